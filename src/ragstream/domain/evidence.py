@@ -1,0 +1,227 @@
+"""Documents, chunks, filters and search requests: the vocabulary of retrieval.
+
+Metadata keys on the wire and in the vector store are camelCase (``docVersion``), in Python
+snake_case (``doc_version``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+)
+from pydantic.alias_generators import to_camel
+
+__all__ = [
+    "Chunk",
+    "Document",
+    "FilterValue",
+    "IndexedChunk",
+    "Metadata",
+    "Range",
+    "Scope",
+    "SearchHits",
+    "SearchMode",
+    "SearchRequest",
+    "SparseVector",
+    "VersionConstraint",
+    "VersionRelation",
+]
+
+
+def _as_text(value: object) -> object:
+    """A version written as a bare number in YAML or JSON (``2.8``) is its text."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
+
+
+class Metadata(BaseModel):
+    """What is known of a document or chunk. Unknown keys are kept and can be filtered on."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
+    )
+
+    url: str | None = None
+    title: str | None = None
+    package: str | None = None
+    hash: str | None = Field(None, description="SHA-256 of the chunk's text, hexadecimal")
+    doc_set: str | None = None
+    doc_path: str | None = None
+    source_name: str | None = None
+    source_kind: str | None = None
+    product: str | None = Field(None, description="Versioned product, such as java or kafka")
+    doc_version: Text | None = Field(None, description="Release of the product it describes")
+    doc_type: str | None = None
+    chunk_index: int | None = Field(None, ge=0)
+    page_start: int | None = Field(None, ge=1)
+    page_end: int | None = Field(None, ge=1)
+    anchor: str | None = None
+    headings: tuple[str, ...] = Field((), description="Headings above the chunk, outermost first")
+    published_at: datetime | None = None
+    language: str | None = None
+    authoritative: bool = Field(False, description="Kept before conversation history")
+
+
+class VersionRelation(BaseModel):
+    """How a document's release relates to what was asked: requested 22, evidence 21."""
+
+    model_config = ConfigDict(frozen=True)
+
+    product: str
+    requested: tuple[str, ...]
+    evidence: str
+    exact: bool
+
+
+class Document(BaseModel):
+    """A piece of evidence: one chunk as it was found.
+
+    ``score`` is the score by which the list it stands in is ordered (higher is better);
+    comparable within one list only. ``text`` is empty when ``by_reference`` is set: the chunk is
+    then read again from the store by ``collection`` and ``id``.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    id: str = Field(description="Point id of the chunk (UUID)")
+    document_id: str
+    collection: str
+    text: str
+    score: float = 0.0
+    private: bool = Field(False, description="Readable by named users only")
+    by_reference: bool = False
+    metadata: Metadata = Metadata()
+    version: VersionRelation | None = None
+
+
+class Range(BaseModel):
+    """Closed or half-open range; at least one bound. Numbers or RFC 3339 times with zone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gte: StrictInt | StrictFloat | datetime | None = None
+    gt: StrictInt | StrictFloat | datetime | None = None
+    lte: StrictInt | StrictFloat | datetime | None = None
+    lt: StrictInt | StrictFloat | datetime | None = None
+
+    def model_post_init(self, _context: Any) -> None:
+        bounds = [b for b in (self.gte, self.gt, self.lte, self.lt) if b is not None]
+        if not bounds:
+            raise ValueError("a range needs at least one of gte, gt, lte, lt")
+        if len({isinstance(bound, datetime) for bound in bounds}) > 1:
+            raise ValueError("a range is over numbers or over times, not both")
+        for bound in bounds:
+            if isinstance(bound, datetime) and bound.tzinfo is None:
+                raise ValueError("a time needs its zone, such as 2026-01-10T00:00:00Z")
+
+
+Scalar = StrictBool | StrictInt | StrictFloat | Annotated[str, Field(max_length=1024)]
+#: One value, any of several, or a range.
+FilterValue = Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=256)] | Range
+
+
+@dataclass(frozen=True, slots=True)
+class VersionConstraint:
+    """Releases of one product to search; ``keep_unversioned`` keeps documents without one."""
+
+    product: str
+    releases: tuple[str, ...]
+    keep_unversioned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose documents may be seen. Enforced in the query to the store."""
+
+    tenant: str
+    user_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Indices are unsigned 32-bit, ascending and unique; one value for each."""
+
+    indices: tuple[int, ...]
+    values: tuple[float, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.indices)
+
+
+class SearchMode(StrEnum):
+    HYBRID = "hybrid"
+    DENSE_ONLY = "dense-only"
+    SPARSE_ONLY = "sparse-only"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One hybrid query over several collections.
+
+    ``dense``: query embedding, or None for keyword search only. An empty ``sparse`` leaves that
+    side out. ``limit``: hits per collection; ``prefetch``: candidates per side before fusion.
+    ``timeout``: seconds, shared by all collections.
+    """
+
+    collections: tuple[str, ...]
+    scope: Scope
+    dense: tuple[float, ...] | None
+    sparse: SparseVector
+    limit: int
+    prefetch: int
+    timeout: float
+    rrf_k: int = 60
+    filters: Mapping[str, FilterValue] = field(default_factory=dict)
+    versions: VersionConstraint | None = None
+    private_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHits:
+    """Hits of each collection, best first, in the order the collections were asked."""
+
+    mode: SearchMode
+    by_collection: Mapping[str, tuple[Document, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a document before encoding. ``text`` is what is shown and cited;
+    ``embed_text`` (title and headings in front) is what is encoded."""
+
+    id: str
+    document_id: str
+    index: int
+    text: str
+    embed_text: str
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedChunk:
+    """A chunk with its vectors, ready for the store.
+
+    ``access``: user ids that may read it; empty means everyone of the tenant.
+    """
+
+    chunk: Chunk
+    dense: tuple[float, ...]
+    sparse: SparseVector
+    tenant: str
+    access: tuple[str, ...] = ()
