@@ -1,7 +1,7 @@
 """The error tree.
 
     RagstreamError
-    ├── ConfigurationError        settings, collections or topics are not as they must be; exit code 2
+    ├── ConfigurationError        settings, collections or topics are wrong; exit code 2
     ├── InvalidEvent              a record that no retry can mend: to the dead-letter topic
     │   └── ConflictingRequest    a known query_id with another request behind it
     ├── TransientError            may succeed when tried again (``retry_after`` in seconds, if told)
