@@ -28,9 +28,11 @@ __all__ = [
     "ChatMessage",
     "Clock",
     "CollectionSpec",
+    "ComponentHealth",
     "CorpusGenerations",
     "DenseEncoder",
     "DocumentRef",
+    "DoneMarks",
     "GeneratedPiece",
     "Generator",
     "History",
@@ -266,6 +268,15 @@ class CancelMarks(Protocol):
     async def mark(self, tenant: str, query_id: str, *, ttl: float) -> None: ...
 
     async def is_marked(self, tenant: str, query_id: str) -> bool: ...
+
+
+class DoneMarks(Protocol):
+    """Which inputs of a stage have their output confirmed, by an id that is the same for every
+    copy of the input. Best effort: fails open, so that a lost mark costs a repeat."""
+
+    async def mark(self, id: str) -> None: ...
+
+    async def is_marked(self, id: str) -> bool: ...
 
 
 class OutcomeLedger(Protocol):

@@ -1,0 +1,315 @@
+"""What happens to a query at a stage.
+
+1. Read the record. What can't be read goes to the dead-letter topic, and to the rejections topic
+   so that the asker hears of it.
+2. Ask the ledger. A query that has its outcome gets the same bytes again; another request under
+   its query_id is rejected.
+3. Judge deadline and cancellation, then run the stage: transient errors are tried again until the
+   deadline, permanent ones become the failed answer.
+4. Publish: the job for the next stage, or the outcome, which passes the ledger first.
+
+The handler returns when the broker has confirmed everything, and only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ragstream.delivery.cancellation import Cancellations
+from ragstream.delivery.deadletter import dead_letter
+from ragstream.delivery.dispatcher import Lease
+from ragstream.delivery.retry import Backoff, Gate, patiently
+from ragstream.domain.errors import (
+    ConflictingRequest,
+    DeadlineExceeded,
+    DependencyUnavailable,
+    InvalidEvent,
+    LeaseRevoked,
+    PartialFailure,
+    PermanentError,
+    QueryCancelled,
+    RagstreamError,
+    TransientError,
+)
+from ragstream.domain.events import Answer, Job, Rejection
+from ragstream.domain.outcomes import failed_answer, with_timing
+from ragstream.domain.ports import CancelMarks, Clock, DoneMarks, OutcomeLedger, Publisher
+from ragstream.domain.records import InboundRecord, OutboundRecord, OutcomeKey, StoredOutcome
+from ragstream.domain.topics import Topics
+from ragstream.wire import Envelope, encode, event_id, parse_json, record_key
+
+__all__ = ["QueryHandler", "QueryStep", "Services"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What every handler needs. ``replies``: publisher for ``reply_to`` copies, best effort."""
+
+    topics: Topics
+    ledger: OutcomeLedger
+    publisher: Publisher
+    cancel_marks: CancelMarks
+    done_marks: DoneMarks
+    cancellations: Cancellations
+    clock: Clock
+    backoff: Backoff
+    replies: Publisher | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStep:
+    """A stage between two topics. ``read`` raises ``InvalidEvent``; ``run`` comes to the job for
+    ``target`` or to the query's outcome. ``concurrency``: calls of ``run`` at once."""
+
+    stage: str
+    source: str
+    target: str
+    read: Callable[[InboundRecord], tuple[Job, Envelope]]
+    run: Callable[[Job], Awaitable[Job | Answer]]
+    concurrency: int = 64
+
+
+class QueryHandler:
+    """Handles the records of one ``QueryStep``."""
+
+    def __init__(self, step: QueryStep, services: Services) -> None:
+        self._step = step
+        self._services = services
+        self._slots = asyncio.Semaphore(step.concurrency)
+        self.work_gate = Gate(services.backoff)
+        self.ledger_gate = Gate(services.backoff)
+        self.publish_gate = Gate(services.backoff)
+
+    @property
+    def paused(self) -> str | None:
+        """Why the stage waits, or None."""
+        gates = (self.work_gate, self.ledger_gate, self.publish_gate)
+        return next((gate.reason for gate in gates if gate.reason), None)
+
+    async def __call__(self, record: InboundRecord, lease: Lease) -> None:
+        try:
+            job, envelope = self._step.read(record)
+        except InvalidEvent as error:
+            await self._reject(record, error, lease)
+            return
+        try:
+            await self._handle(record, job, envelope, lease)
+        except ConflictingRequest as error:
+            await self._reject(record, error, lease, query_id=job.query_id)
+        except LeaseRevoked:
+            raise
+        except Exception as error:
+            log.exception("%s can't process %s", self._step.stage, job.query_id)
+            await self._dead_letter(record, error, lease)
+
+    async def _handle(
+        self, record: InboundRecord, job: Job, envelope: Envelope, lease: Lease
+    ) -> None:
+        services = self._services
+        key = OutcomeKey(job.tenant, job.query_id, job.generation)
+        mark = event_id(*key, self._step.stage, "done")
+        stored, done, cancelled = await asyncio.gather(
+            self._ledger(lambda: services.ledger.find(key), lease),
+            services.done_marks.is_marked(mark),
+            services.cancel_marks.is_marked(job.tenant, job.query_id),
+        )
+        if stored is not None:
+            await self._publish_outcome(job, stored, lease)
+            return
+        if done:
+            return  # its output is confirmed: a repeat would only multiply
+        result = await self._work(record, job, lease, cancelled=cancelled)
+        if not isinstance(result, Answer):
+            try:
+                await self._publish([self._next_record(result, envelope)], lease)
+            except PermanentError as error:  # larger than the broker takes
+                result = failed_answer(job, error, stage=self._step.stage, now=services.clock.now())
+        if isinstance(result, Answer):
+            await self._conclude(job, result, envelope, lease)
+        await services.done_marks.mark(mark)
+
+    async def _work(
+        self, record: InboundRecord, job: Job, lease: Lease, *, cancelled: bool
+    ) -> Job | Answer:
+        """Run the stage until it succeeds, fails for good, or time is up."""
+        clock = self._services.clock
+        stage = self._step.stage
+        queued = clock.now().timestamp() - record.timestamp
+        started = clock.monotonic()
+        try:
+            if cancelled:
+                raise QueryCancelled("cancelled by the asker")
+            with self._services.cancellations.watch(job.tenant, job.query_id):
+                result = await self._attempts(job, lease)
+        except LeaseRevoked:
+            raise
+        except RagstreamError as error:
+            result = failed_answer(job, error, stage=stage, now=clock.now())
+        except _Defect as defect:
+            await self._dead_letter(record, defect.cause, lease)
+            result = failed_answer(job, defect.cause, stage=stage, now=clock.now())
+        worked = clock.monotonic() - started
+        return result.model_copy(
+            update={"timings": with_timing(job, stage, queued=queued, worked=worked)}
+        )
+
+    async def _attempts(self, job: Job, lease: Lease) -> Job | Answer:
+        attempt = 0
+        last: Exception | None = None
+        while True:
+            remaining = (job.deadline - self._services.clock.now()).total_seconds()
+            if remaining <= 0:
+                raise _too_late(last or self.work_gate.reason)
+            try:
+                async with asyncio.timeout(remaining) as limit:
+                    async with self.work_gate.passage(), self._slots:
+                        lease.check()
+                        return await self._step.run(job)
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise _Defect(error) from error
+                raise _too_late(last or self.work_gate.reason) from None
+            except (TransientError, PartialFailure) as error:
+                if not error.retryable:
+                    raise
+                last = error
+                if not isinstance(error, DependencyUnavailable):
+                    delay = self._services.backoff.delay(
+                        attempt, getattr(error, "retry_after", None)
+                    )
+                    await asyncio.sleep(min(delay, remaining))
+                attempt += 1
+            except RagstreamError:
+                raise
+            except Exception as error:
+                raise _Defect(error) from error
+
+    async def _conclude(self, job: Job, answer: Answer, envelope: Envelope, lease: Lease) -> None:
+        """Store the outcome unless there is one, and publish what is stored."""
+        query = job.query
+        record = encode(
+            answer,
+            topic=self._services.topics.answers,
+            key=record_key(job.tenant, query.ordering_key),
+            id=event_id(job.tenant, job.query_id, job.generation, "answer"),
+            time=answer.completed_at,
+            subject=job.query_id,
+            generation=job.generation,
+            carried=envelope.carried,
+        )
+        key = OutcomeKey(job.tenant, job.query_id, job.generation)
+        mine = StoredOutcome(job.fingerprint, record)
+        stored = await self._ledger(lambda: self._services.ledger.record(key, mine), lease)
+        await self._publish_outcome(job, stored, lease)
+
+    async def _publish_outcome(self, job: Job, stored: StoredOutcome, lease: Lease) -> None:
+        if stored.fingerprint != job.fingerprint:
+            raise ConflictingRequest(
+                "another request was made under this query_id", field="query_id"
+            )
+        await self._publish([stored.record], lease)
+        query = job.query
+        if query.reply_to and self._services.replies:
+            copy = replace(stored.record, topic=query.reply_to, partition=query.reply_partition)
+            try:
+                await self._services.replies.publish([copy])
+            except RagstreamError as error:
+                log.warning("no copy of %s to %s: %s", query.query_id, query.reply_to, error)
+
+    def _next_record(self, job: Job, envelope: Envelope) -> OutboundRecord:
+        return encode(
+            job,
+            topic=self._step.target,
+            key=record_key(job.tenant, job.query.ordering_key),
+            id=event_id(job.tenant, job.query_id, job.generation, self._step.stage),
+            time=self._services.clock.now(),
+            subject=job.query_id,
+            generation=job.generation,
+            carried=envelope.carried,
+        )
+
+    async def _reject(
+        self,
+        record: InboundRecord,
+        error: InvalidEvent,
+        lease: Lease,
+        query_id: str | None = None,
+    ) -> None:
+        topics = self._services.topics
+        records = [dead_letter(record, error, stage=self._step.stage, topic=self._dlt)]
+        query_id = query_id or _readable_query_id(record)
+        if query_id is not None:
+            rejection = Rejection(
+                query_id=query_id,
+                message=str(error),
+                code=error.code,
+                field=error.field,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+            )
+            place = (record.topic, record.partition, record.offset)
+            records.append(
+                encode(
+                    rejection,
+                    topic=topics.rejections,
+                    key=record.key,
+                    id=event_id(*place, "rejection"),
+                    time=self._services.clock.now(),
+                    subject=query_id,
+                )
+            )
+        log.warning("rejected %s[%d]@%d: %s", *record.topic_partition, record.offset, error)
+        await self._publish(records, lease)
+
+    async def _dead_letter(self, record: InboundRecord, error: BaseException, lease: Lease) -> None:
+        letter = dead_letter(record, error, stage=self._step.stage, topic=self._dlt)
+        await self._publish([letter], lease)
+
+    @property
+    def _dlt(self) -> str:
+        return self._services.topics.dlt(self._step.source)
+
+    async def _publish(self, records: list[OutboundRecord], lease: Lease) -> None:
+        await patiently(
+            lambda: self._services.publisher.publish(records),
+            lease=lease,
+            backoff=self._services.backoff,
+            gate=self.publish_gate,
+        )
+
+    async def _ledger(self, call: Callable[[], Awaitable[T]], lease: Lease) -> T:
+        return await patiently(
+            call, lease=lease, backoff=self._services.backoff, gate=self.ledger_gate
+        )
+
+
+class _Defect(Exception):
+    """A stage raised something that nobody meant to raise."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _too_late(reason: object) -> DeadlineExceeded:
+    return DeadlineExceeded(f"the deadline passed ({reason})" if reason else "the deadline passed")
+
+
+def _readable_query_id(record: InboundRecord) -> str | None:
+    """The query_id of a record that is not a valid query, if one can be made out."""
+    try:
+        body = parse_json(record.value or b"")
+    except InvalidEvent:
+        return None
+    if isinstance(body, dict) and isinstance(body.get("data"), dict):
+        body = body["data"]
+    found = body.get("query_id") if isinstance(body, dict) else None
+    return found if isinstance(found, str) and 0 < len(found) <= 200 else None

@@ -1,0 +1,116 @@
+"""Backoff, and the gate that holds a stage while a dependency is down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ragstream.delivery.dispatcher import Lease
+from ragstream.domain.errors import DependencyUnavailable, TransientError
+
+__all__ = ["Backoff", "Gate", "patiently"]
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential with full jitter, in seconds."""
+
+    base: float = 0.1
+    limit: float = 5.0
+
+    def delay(self, attempt: int, retry_after: float | None = None) -> float:
+        """Wait before attempt number ``attempt`` + 1; at least what the other side asked for."""
+        ceiling = min(self.limit, self.base * 2 ** min(attempt, 16))
+        return max(retry_after or 0.0, random.uniform(ceiling / 2, ceiling))
+
+
+class Gate:
+    """Open while a stage's dependencies answer.
+
+    When one is down, one record at a time probes it, at the backoff's pace; all others wait
+    without making a call, until a probe succeeds or their own time runs out.
+    """
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.reason: str | None = None
+        self._backoff = backoff
+        self._failures = 0
+        self._probing = False
+        self._next_probe = 0.0
+        self._changed = asyncio.Event()
+
+    @property
+    def open(self) -> bool:
+        return self.reason is None
+
+    @asynccontextmanager
+    async def passage(self) -> AsyncIterator[None]:
+        """Enter when the gate is open, or as its one probe. What the body raises decides."""
+        probing = await self._enter()
+        try:
+            yield
+        except DependencyUnavailable as error:
+            if self.open or probing:
+                self._close(error)
+            raise
+        else:
+            # A call that was under way when the gate closed proves nothing about now.
+            if probing:
+                log.info("going on: the dependency answers again")
+                self.reason = None
+                self._failures = 0
+        finally:
+            if probing:
+                self._probing = False
+                self._changed.set()
+                self._changed = asyncio.Event()
+
+    async def _enter(self) -> bool:
+        """Whether the caller probes."""
+        while not self.open:
+            if self._probing:
+                await self._changed.wait()
+            elif (wait := self._next_probe - asyncio.get_running_loop().time()) > 0:
+                await asyncio.sleep(wait)
+            else:
+                self._probing = True
+                return True
+        return False
+
+    def _close(self, error: DependencyUnavailable) -> None:
+        if self.open:
+            log.warning("pausing: %s", error)
+        self.reason = str(error)
+        delay = self._backoff.delay(self._failures, error.retry_after)
+        self._failures += 1
+        self._next_probe = asyncio.get_running_loop().time() + delay
+
+
+async def patiently(
+    call: Callable[[], Awaitable[T]], *, lease: Lease, backoff: Backoff, gate: Gate
+) -> T:
+    """Repeat a call until it succeeds or the partition moves away.
+
+    For what must not be given up: the ledger, publishing, effects without a deadline.
+    """
+    attempt = 0
+    while True:
+        lease.check()
+        try:
+            async with gate.passage():
+                lease.check()
+                return await call()
+        except DependencyUnavailable:
+            continue  # the gate knows when to try again
+        except TransientError as error:
+            log.info("trying again: %s", error)
+            await asyncio.sleep(backoff.delay(attempt, error.retry_after))
+            attempt += 1
