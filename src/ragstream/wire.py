@@ -20,7 +20,7 @@ import orjson
 from pydantic import ValidationError
 
 from ragstream.domain.errors import InvalidEvent
-from ragstream.domain.events import EVENT_TYPES, Event, Query
+from ragstream.domain.events import EVENT_TYPES, AnswerDelta, Event, Query
 from ragstream.domain.records import Headers, InboundRecord, OutboundRecord, last_header
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Envelope",
     "decode",
     "encode",
+    "encode_delta",
     "event_id",
     "fingerprint",
     "generation_header",
@@ -120,6 +121,18 @@ def encode(
     body = event.model_dump(by_alias=True, exclude_none=True)
     value = orjson.dumps(body, option=orjson.OPT_UTC_Z)
     return OutboundRecord(topic, key, value, (*headers, *carried), partition)
+
+
+def encode_delta(query: Query, delta: AnswerDelta, topic: str) -> OutboundRecord:
+    """A piece of an answer, keyed like the answer."""
+    return encode(
+        delta,
+        topic=topic,
+        key=record_key(query.tenant, query.ordering_key),
+        id=event_id(query.tenant, query.query_id, delta.attempt, delta.seq),
+        time=datetime.now(UTC),
+        subject=query.query_id,
+    )
 
 
 def decode(

@@ -8,11 +8,12 @@ All methods raise ``DependencyUnavailable`` when the component can't be reached,
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from ragstream.domain.events import Answer, Turn, Usage
+from ragstream.domain.events import Answer, AnswerDelta, Query, Turn, Usage
 from ragstream.domain.evidence import (
     Document,
     IndexedChunk,
@@ -20,16 +21,18 @@ from ragstream.domain.evidence import (
     SearchRequest,
     SparseVector,
 )
-from ragstream.domain.records import OutboundRecord, OutcomeKey, StoredOutcome
+from ragstream.domain.records import InboundRecord, OutboundRecord, OutcomeKey, StoredOutcome
 
 __all__ = [
     "AnswerCache",
+    "Bus",
     "CancelMarks",
     "ChatMessage",
     "Clock",
     "CollectionSpec",
     "ComponentHealth",
     "CorpusGenerations",
+    "DeltaSink",
     "DenseEncoder",
     "DocumentRef",
     "DoneMarks",
@@ -63,7 +66,30 @@ class Publisher(Protocol):
     """Publishes records."""
 
     async def publish(self, records: Sequence[OutboundRecord]) -> None:
-        """Return when the bus has confirmed every record; raise when it has not in time."""
+        """Return when the bus has confirmed every record.
+
+        Raises ``DependencyUnavailable`` when it has not in time (the records may still arrive),
+        ``PermanentError`` for a record that it will never take.
+        """
+        ...
+
+
+class Bus(Publisher, Protocol):
+    """What a client of the pipeline needs."""
+
+    def tail(
+        self, topics: Sequence[str]
+    ) -> AbstractAsyncContextManager[AsyncIterator[InboundRecord]]:
+        """Everything published to the topics from now on. On entering, "now" has been fixed:
+        nothing published afterwards is missed."""
+        ...
+
+
+class DeltaSink(Protocol):
+    """Where pieces of an answer go while it is being written. Best effort."""
+
+    def emit(self, query: Query, delta: AnswerDelta) -> None:
+        """Never blocks and never raises."""
         ...
 
 
