@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 import qdrant_edge as edge
 from qdrant_client.http import models
 
-from ragstream.devstack.vectors.translate import collection_config
+from ragstream.devstack.vectors.translate import VectorLayout, collection_config
 from ragstream.domain.errors import ConfigurationError
 
 __all__ = ["Collection", "CollectionExists", "Collections", "UnknownCollection"]
@@ -50,6 +50,7 @@ class Collection:
     def __init__(self, shard: Any, request: models.CreateCollection) -> None:
         self.shard = shard
         self.request = request
+        self.layout = VectorLayout.of(request)
         self._dirty = True  # what the log replayed at start is not flushed yet
         self._written = 0
 

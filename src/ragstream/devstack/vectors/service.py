@@ -209,7 +209,7 @@ class Service:
         translate.reject(
             shard_key=body.shard_key, update_filter=body.update_filter, mode=body.update_mode
         )
-        points = [translate.to_point(point) for point in body.points]
+        points = [collection.layout.to_point(point) for point in body.points]
         collection.update(edge.UpdateOperation.upsert_points(points), points=len(points))
         return _COMPLETED
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from qdrant_client.http import models
 
 __all__ = [
     "Unsupported",
+    "VectorLayout",
     "collection_config",
     "dump_id",
     "dump_point",
@@ -19,7 +21,6 @@ __all__ = [
     "index_type",
     "reject",
     "to_filter",
-    "to_point",
     "to_query_request",
     "with_payload",
 ]
@@ -56,11 +57,8 @@ def reject(**features: object) -> None:
 def collection_config(request: models.CreateCollection) -> Any:
     """Configuration of a shard. No HNSW graph (``m=0``): see the package's docstring."""
     reject(quantization_config=request.quantization_config, sharding=request.sharding_method)
-    dense = request.vectors or {}
-    if isinstance(dense, models.VectorParams):
-        dense = {"": dense}
     return edge.EdgeConfig(
-        vectors={name: _dense_params(params) for name, params in dense.items()},
+        vectors={name: _to_dense(params) for name, params in _dense_params(request).items()},
         sparse_vectors={
             name: edge.EdgeSparseVectorParams(
                 modifier=edge.Modifier.Idf if params.modifier == models.Modifier.IDF else None
@@ -72,7 +70,13 @@ def collection_config(request: models.CreateCollection) -> Any:
     )
 
 
-def _dense_params(params: models.VectorParams) -> Any:
+def _dense_params(request: models.CreateCollection) -> dict[str, models.VectorParams]:
+    """Parameters of the dense vectors by name; the unnamed vector's name is empty."""
+    dense = request.vectors or {}
+    return {"": dense} if isinstance(dense, models.VectorParams) else dense
+
+
+def _to_dense(params: models.VectorParams) -> Any:
     reject(
         multivector_config=params.multivector_config,
         quantization_config=params.quantization_config,
@@ -99,20 +103,53 @@ def index_type(data_type: Any) -> str:
 # --- points --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class VectorLayout:
+    """Names of a collection's vectors; ``dense`` with the length of each.
+
+    Points are checked against it before the engine sees them: the engine logs a write before it
+    refuses it, and would apply the valid part of it when the log is replayed.
+    """
+
+    dense: Mapping[str, int]
+    sparse: frozenset[str]
+
+    @classmethod
+    def of(cls, request: models.CreateCollection) -> VectorLayout:
+        dense = {name: params.size for name, params in _dense_params(request).items()}
+        return cls(dense, frozenset(request.sparse_vectors or ()))
+
+    def to_point(self, point: models.PointStruct) -> Any:
+        """The engine's point. Raises ``ValueError`` if a vector does not fit the collection."""
+        vectors = point.vector if isinstance(point.vector, dict) else {"": point.vector}
+        for name, vector in vectors.items():
+            self._check(name, vector)
+        named = {name: to_vector(vector) for name, vector in vectors.items()}
+        return edge.Point(id=point.id, vector=named, payload=point.payload)
+
+    def _check(self, name: str, vector: object) -> None:
+        if name not in self.dense and name not in self.sparse:
+            raise ValueError(f"Not existing vector name error: {name}")
+        if isinstance(vector, models.SparseVector) != (name in self.sparse):
+            kind = "sparse" if name in self.sparse else "dense"
+            raise ValueError(f"Wrong vector type error: {name} is {kind}")
+        if isinstance(vector, models.SparseVector):
+            if len(vector.indices) != len(vector.values):
+                raise ValueError("Validation error: must have as many indices as values")
+            if len(set(vector.indices)) != len(vector.indices):
+                raise ValueError("Validation error: indices must be unique")
+        elif isinstance(vector, list) and len(vector) != self.dense[name]:
+            raise ValueError(
+                f"Vector dimension error: expected dim: {self.dense[name]}, got {len(vector)}"
+            )
+
+
 def to_vector(vector: object) -> Any:
     if isinstance(vector, models.SparseVector):
         return edge.SparseVector(vector.indices, vector.values)
     if isinstance(vector, list) and not (vector and isinstance(vector[0], list)):
         return vector
     raise Unsupported("multivector" if isinstance(vector, list) else vector)
-
-
-def to_point(point: models.PointStruct) -> Any:
-    vector = point.vector
-    if isinstance(vector, dict):
-        named = {name: to_vector(value) for name, value in vector.items()}
-        return edge.Point(id=point.id, vector=named, payload=point.payload)
-    return edge.Point(id=point.id, vector=to_vector(vector), payload=point.payload)
 
 
 def dump_point(point: Any, **fields: object) -> dict[str, Any]:
