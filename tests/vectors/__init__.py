@@ -1,0 +1,1 @@
+"""Acceptance vectors: cases worked out from the reference pipelines, one rule or more each."""
