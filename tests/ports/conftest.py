@@ -1,0 +1,30 @@
+"""Servers for the contract suites, started when the first test asks for one."""
+
+import os
+
+import pytest
+
+from ragstream.adapters import redis
+from tests.ports.servers import PostgresProcess, ValkeyProcess
+
+
+@pytest.fixture(scope="session")
+def valkey():
+    server = ValkeyProcess()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    server = PostgresProcess()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+async def redis_connection(valkey):
+    """A key space of its own for each test."""
+    connection = redis.connect(valkey.url, prefix=f"test-{os.urandom(4).hex()}", pause=0.0)
+    yield connection
+    await connection.aclose()
