@@ -6,7 +6,7 @@ snake_case (``doc_version``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -37,6 +37,7 @@ __all__ = [
     "SparseVector",
     "VersionConstraint",
     "VersionRelation",
+    "chunk_fingerprint",
 ]
 
 
@@ -225,3 +226,14 @@ class IndexedChunk:
     sparse: SparseVector
     tenant: str
     access: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """What ``VectorStore.chunk_hashes`` tells of this chunk once it is stored."""
+        return chunk_fingerprint(self.chunk.metadata.hash, self.access)
+
+
+def chunk_fingerprint(content_hash: str | None, access: Iterable[str]) -> str:
+    """Content hash, with the readers appended where they are named: a change of either shows."""
+    readers = ",".join(sorted(set(access)))
+    return f"{content_hash or ''}:{readers}" if readers else content_hash or ""
