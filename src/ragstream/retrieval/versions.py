@@ -33,7 +33,8 @@ __all__ = [
 _EDGE = r"(?<![A-Za-z0-9_])"
 _END = r"(?![A-Za-z0-9_])"
 _PATCH = r"(?:\.[0-9]+)*"
-_CONNECTOR = r"\s*(?:,|/|\+|&|(?:and|or|versus|vs)(?![A-Za-z0-9_.])|vs\.)\s*"
+_CONNECTOR = r"\s*(?:,|/|\+|&|vs\.|(?:and|versus|vs)(?![A-Za-z0-9_.]))\s*"
+_OR_CONNECTOR = rf"(?:{_CONNECTOR}|\s*or\s+)"  # only where a release can't be taken for a count
 # What may follow a bare major of a dotted product: "Kafka 4?" names one, "Kafka 3 brokers" doesn't.
 _CLAUSE_END = r"(?=\s*(?:$|[?!,;:)/+&]|\.(?:\s|$)|(?:and|or|vs|versus)\b))"
 
@@ -98,7 +99,7 @@ def product(
         release = rf"{release}(?:(?=\.x)|{_END})|[0-9]{{1,3}}(?:(?=\.x)|{_END}{_CLAUSE_END})"
         tail = rf"(?P<release>{release})(?:\.x{_END})?"
         mention = rf"{_EDGE}(?:{spelled})[\s:-]*(?:v|version|release)?[\s-]*{tail}"
-        shorthand = rf"{_CONNECTOR}v?{tail}"
+        shorthand = rf"{_OR_CONNECTOR}v?{tail}"
         alone = re.compile(rf"{_EDGE}(?:release|version)s?[\s-]*v?{tail}", re.IGNORECASE)
     else:
         legacy = rf"{re.escape(legacy_prefix)}[1-9]{_END}|" if legacy_prefix else ""
