@@ -14,6 +14,7 @@ server. Standard library only, and no import of the package: it starts in a few 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
     if mode == "exec":
         die_with_parent(int(parent), int(stop_signal))
         try:
-            os.execvp(command[0], command)
+            os.execvp(command[0], command)  # noqa: S606 - the guard becomes the server
         except OSError as error:
             sys.stderr.write(f"{command[0]}: {error.strerror}\n")
             return 127
@@ -48,8 +49,6 @@ def become(user: str) -> None:
 
 def die_with_parent(parent: int, stop_signal: int) -> None:
     """After ``become``: the kernel forgets the wish when the user changes."""
-    import ctypes
-
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, stop_signal, 0, 0, 0)
     if os.getppid() != parent:  # it died before we asked
         sys.exit(1)

@@ -15,7 +15,18 @@ import psutil
 
 from ragstream.domain.errors import DependencyUnavailable
 
-__all__ = ["Report", "Server", "User", "is_alive", "run", "silent", "spawn", "tail", "until_ready"]
+__all__ = [
+    "Report",
+    "Server",
+    "User",
+    "end",
+    "is_alive",
+    "run",
+    "silent",
+    "spawn",
+    "tail",
+    "until_ready",
+]
 
 Report = Callable[[str], None]
 
@@ -129,7 +140,10 @@ async def run(
 async def until_ready(
     server: Server, probe: Callable[[], Awaitable[bool]], timeout: float = 60.0
 ) -> None:
-    """Wait until ``probe`` says yes. Raises ``DependencyUnavailable`` if the server ends or hangs."""
+    """Wait until ``probe`` says yes.
+
+    Raises ``DependencyUnavailable`` if the server ends, or is not ready after ``timeout`` seconds.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     while server.process.returncode is None:
@@ -172,6 +186,20 @@ def is_alive(pid: int, started: float) -> bool:
     """
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and abs(process.create_time() - started) < 5
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return abs(float(process.create_time()) - started) < 5.0
     except psutil.NoSuchProcess:
         return False
+
+
+async def end(pid: int, started: float, stop_signal: int, grace: float = GRACE) -> None:
+    """End a process that is not our child, in order or else by force; nothing if it is gone."""
+    for signum, patience in ((stop_signal, grace), (signal.SIGKILL, 2.0)):
+        if is_alive(pid, started):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signum)
+        waited = 0.0
+        while is_alive(pid, started) and waited < patience:
+            await asyncio.sleep(0.1)
+            waited += 0.1

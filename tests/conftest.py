@@ -1,0 +1,15 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ragstream.devstack.state import Endpoints
+from tests.support.stack import running_stack
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Endpoints]:
+    """Endpoints of real services, started when the first test asks for them."""
+    with running_stack() as endpoints:
+        yield endpoints
