@@ -192,6 +192,12 @@ class SearchRequest:
     versions: VersionConstraint | None = None
     private_only: bool = False
 
+    @property
+    def mode(self) -> SearchMode:
+        if self.dense is None:
+            return SearchMode.SPARSE_ONLY
+        return SearchMode.HYBRID if self.sparse else SearchMode.DENSE_ONLY
+
 
 @dataclass(frozen=True, slots=True)
 class SearchHits:

@@ -27,7 +27,6 @@ from ragstream.domain.evidence import (
     Document,
     IndexedChunk,
     SearchHits,
-    SearchMode,
     SearchRequest,
     chunk_fingerprint,
 )
@@ -94,13 +93,8 @@ class QdrantVectorStore:
 
     async def search(self, request: SearchRequest) -> SearchHits:
         condition = search_filter(request)
-        mode = SearchMode.HYBRID
-        if request.dense is None:
-            mode = SearchMode.SPARSE_ONLY
-        elif not request.sparse:
-            mode = SearchMode.DENSE_ONLY
         if request.dense is None and not request.sparse:
-            return SearchHits(mode, dict.fromkeys(request.collections, ()))
+            return SearchHits(request.mode, dict.fromkeys(request.collections, ()))
 
         async def search_one(collection: str) -> tuple[Document, ...]:
             response = await self._client.query_points(
@@ -117,7 +111,8 @@ class QdrantVectorStore:
                 for point in response.points
             )
 
-        return SearchHits(mode, await _each(request.collections, search_one, request.timeout))
+        found = await _each(request.collections, search_one, request.timeout)
+        return SearchHits(request.mode, found)
 
     def _prefetches(
         self, collection: str, request: SearchRequest, condition: models.Filter
