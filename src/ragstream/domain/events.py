@@ -177,12 +177,17 @@ class Routing(Event):
     search_text: str = Field(description="The text that is encoded: boosted when it names releases")
     versions: RequestedVersions | None = None
     filters: dict[str, FilterValue] = {}
+    history: tuple[Turn, ...] = Field((), description="Earlier turns in use, oldest first")
     private: bool = Field(False, description="Answers are never shared between users")
+    decay: bool = Field(False, description="Newer documents first, other things being equal")
     candidates: int = Field(8, ge=1)
     keep: int = Field(6, ge=1)
     prefetch: int = Field(14, ge=1)
     corpus_generation: int = Field(0, ge=0)
-    cache_key: str | None = Field(None, description="Exact-cache key; None when not cacheable")
+    cache_key: str | None = Field(
+        None, description="Key of the shared cache entry; None when the answer is not cacheable"
+    )
+    cache_ttl: float = Field(3600, gt=0, description="Seconds that a cached answer is valid")
 
 
 class Routed(Job):
@@ -198,6 +203,7 @@ class Evidence(Event):
     mode: SearchMode = SearchMode.HYBRID
     corpus_generation: int = Field(0, ge=0, description="Noted before the search")
     considered: int = Field(0, ge=0, description="Hits before dedupe and cut")
+    encoder: str | None = Field(None, description="Dense model that encoded the query")
     ranked_by: str = Field("fusion", description="fusion, or the reranking model")
 
 

@@ -1,0 +1,270 @@
+"""Route: accepts a query, looks for a cached answer, decides where to search and for what."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import orjson
+
+from ragstream.domain.errors import DependencyUnavailable, InvalidEvent, TransientError
+from ragstream.domain.events import (
+    Answer,
+    CacheHit,
+    CacheMode,
+    Job,
+    Query,
+    RequestedVersions,
+    Routed,
+    Routing,
+    Turn,
+)
+from ragstream.domain.evidence import FilterValue
+from ragstream.domain.ports import (
+    AnswerCache,
+    Clock,
+    CorpusGenerations,
+    History,
+    IntentClassifier,
+    RouteDescription,
+)
+from ragstream.retrieval.versions import Product, boost, requested_releases
+from ragstream.stages.cachekey import own_key, shared_key
+
+__all__ = ["Acceptance", "Route", "RoutePlan"]
+
+log = logging.getLogger(__name__)
+
+#: Payload fields that only the scope of the query decides about.
+RESERVED_FILTERS = frozenset({"tenant", "access", "text", "documentId", "document_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePlan:
+    """A route of the settings. ``candidates`` are retrieved, ``keep`` survive reranking;
+    ``cache_ttl`` in seconds. A private route sees the user's own documents only."""
+
+    name: str
+    description: str
+    collections: tuple[str, ...]
+    private: bool = False
+    candidates: int = 8
+    keep: int = 6
+    prefetch: int = 14
+    decay: bool = False
+    cache_ttl: float = 3600.0
+    filters: Mapping[str, FilterValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """The rules by which a query is accepted. Durations in seconds.
+
+    ``reply_prefix``: prefix that a ``reply_to`` topic must have, None to allow none;
+    ``own_prefix``: that of our topics, which it must not have.
+    """
+
+    routes: frozenset[str]
+    default_deadline: float = 120.0
+    longest_deadline: float = 600.0
+    reply_prefix: str | None = None
+    own_prefix: str = "ragstream."
+
+    def accept(self, query: Query, *, at: datetime, generation: int, fingerprint: str) -> Job:
+        """The job of a valid query. Raises ``InvalidEvent``.
+
+        ``at`` is when the broker took the query, so that a redelivery has the same deadline.
+        """
+        if query.route is not None and query.route not in self.routes:
+            known = ", ".join(sorted(self.routes))
+            raise InvalidEvent(f"no such route: {query.route!r} (there are {known})", field="route")
+        if reserved := RESERVED_FILTERS & query.filters.keys():
+            raise InvalidEvent("may not be filtered on", field=f"filters.{min(reserved)}")
+        self._check_reply_to(query.reply_to)
+        latest = at + timedelta(seconds=self.longest_deadline)
+        wanted = query.deadline or at + timedelta(seconds=self.default_deadline)
+        return Job(
+            query=query,
+            generation=generation,
+            fingerprint=fingerprint,
+            accepted_at=at,
+            deadline=min(wanted, latest).astimezone(UTC),
+        )
+
+    def _check_reply_to(self, topic: str | None) -> None:
+        if topic is None:
+            return
+        if self.reply_prefix is None:
+            raise InvalidEvent("no topic is allowed here", field="reply_to")
+        if not topic.startswith(self.reply_prefix) or topic.startswith(self.own_prefix):
+            raise InvalidEvent(f"must start with {self.reply_prefix!r}", field="reply_to")
+
+
+class Route:
+    """The stage.
+
+    ``rules`` decide first; ``llm`` (when configured) decides what they can't; then the default.
+    ``model`` and ``prompt_version`` are what will generate the answer: part of the cache key.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[RoutePlan],
+        *,
+        default: str,
+        products: Sequence[Product],
+        rules: IntentClassifier,
+        llm: IntentClassifier | None,
+        cache: AnswerCache | None,
+        generations: CorpusGenerations,
+        history: History,
+        clock: Clock,
+        model: str,
+        prompt_version: str,
+        history_turns: int = 10,
+        intent_timeout: float = 5.0,
+    ) -> None:
+        self._plans = {plan.name: plan for plan in plans}
+        self._default = default
+        self._products = tuple(products)
+        self._rules = rules
+        self._llm = llm
+        self._cache = cache
+        self._generations = generations
+        self._history = history
+        self._clock = clock
+        self._model = model
+        self._prompt_version = prompt_version
+        self._history_turns = history_turns
+        self._intent_timeout = intent_timeout
+        settings = [asdict(plan) for plan in plans] + [product.name for product in self._products]
+        self._digest = hashlib.sha256(
+            orjson.dumps([default, settings], option=orjson.OPT_SORT_KEYS, default=str)
+        ).hexdigest()
+        self._descriptions = [RouteDescription(plan.name, plan.description) for plan in plans]
+
+    async def __call__(self, job: Job) -> Routed | Answer:
+        history = await self._turns(job.query)
+        generation = await self._corpus_generation(job.tenant)
+        key = self._cache_key(job, history, generation)
+        if key is not None and (cached := await self._cached(job.query, key)) is not None:
+            return self._from_cache(job, cached)
+        name, decided_by = await self._intent(job)
+        plan = self._plans[name]
+        versions, search_text = self._versions(job.query.text)
+        routing = Routing(
+            route=name,
+            decided_by=decided_by,
+            collections=plan.collections,
+            search_text=search_text,
+            versions=versions,
+            filters={**plan.filters, **job.query.filters},
+            history=history,
+            private=plan.private,
+            decay=plan.decay,
+            candidates=max(plan.candidates, job.query.top_k or 0),
+            keep=job.query.top_k or plan.keep,
+            prefetch=max(plan.prefetch, job.query.top_k or 0),
+            corpus_generation=generation or 0,
+            cache_key=key,
+            cache_ttl=plan.cache_ttl,
+        )
+        return Routed.model_validate({**_fields(job), "routing": routing})
+
+    async def _turns(self, query: Query) -> tuple[Turn, ...]:
+        if query.history is not None:
+            return query.history[-self._history_turns :] if self._history_turns else ()
+        if query.conversation_id is None or not self._history_turns:
+            return ()
+        return await self._history.turns(
+            query.tenant, query.conversation_id, limit=self._history_turns, user_id=query.user_id
+        )
+
+    async def _corpus_generation(self, tenant: str) -> int | None:
+        """None when it can't be told: the answer is then not cached."""
+        try:
+            return await self._generations.current(tenant)
+        except DependencyUnavailable as error:
+            log.info("not caching: %s", error)
+            return None
+
+    def _cache_key(self, job: Job, history: Sequence[Turn], generation: int | None) -> str | None:
+        if self._cache is None or generation is None or job.query.cache is CacheMode.BYPASS:
+            return None
+        return shared_key(
+            job.query,
+            history=history,
+            corpus_generation=generation,
+            routing_digest=self._digest,
+            model=self._model,
+            prompt_version=self._prompt_version,
+            asked_at=job.accepted_at,
+        )
+
+    async def _cached(self, query: Query, key: str) -> Answer | None:
+        if self._cache is None or query.cache is not CacheMode.USE:
+            return None
+        if query.user_id is not None:
+            own = await self._cache.get(query.tenant, own_key(key, query.user_id))
+            if own is not None:
+                return own
+        return await self._cache.get(query.tenant, key)
+
+    def _from_cache(self, job: Job, cached: Answer) -> Answer:
+        query = job.query
+        return cached.model_copy(
+            update={
+                "query_id": query.query_id,
+                "tenant": query.tenant,
+                "user_id": query.user_id,
+                "conversation_id": query.conversation_id,
+                "question": query.text,
+                "cache": CacheHit.EXACT,
+                "attempt": None,
+                "usage": None,
+                "generation": job.generation,
+                "accepted_at": job.accepted_at,
+                "completed_at": self._clock.now(),
+                "timings": (),
+            }
+        )
+
+    async def _intent(self, job: Job) -> tuple[str, str]:
+        query = job.query
+        if query.route is not None:
+            return query.route, "query"
+        if len(self._plans) == 1:
+            return self._default, "default"
+        by_rule = await self._rules.classify(
+            query.text, self._descriptions, timeout=self._intent_timeout
+        )
+        if by_rule is not None and self._llm is None:
+            return by_rule, "rules"
+        if self._llm is not None:
+            try:
+                by_llm = await self._llm.classify(
+                    query.text, self._descriptions, timeout=self._intent_timeout
+                )
+            except TransientError as error:
+                # Rules or the default do as well: a query is not held up for its route.
+                log.warning("intent by rules: %s", error)
+            else:
+                if by_llm is not None:
+                    return by_llm, "llm"
+        return (by_rule, "rules") if by_rule is not None else (self._default, "default")
+
+    def _versions(self, text: str) -> tuple[RequestedVersions | None, str]:
+        """The first product that the question names a release of, and the text to encode."""
+        for product in self._products:
+            if releases := requested_releases(text, product):
+                named = RequestedVersions(product=product.name, releases=releases)
+                return named, boost(text, product, releases)
+        return None, text
+
+
+def _fields(job: Job) -> dict[str, object]:
+    """A job's fields as they are, unknown ones included."""
+    return {**dict(job), **(job.model_extra or {})}

@@ -1,0 +1,299 @@
+"""Running stages on Kafka.
+
+Faust is the runtime: one app a stage, with its own consumer group, so that a slow stage
+holds up no other. Its per-record path is left out: a topic whose queue hands records straight to
+the dispatcher, which also decides what is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import faust
+from aiokafka import TopicPartition as AiokafkaPartition
+from aiokafka.errors import ConsumerStoppedError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+from faust.auth import SASLCredentials, SSLCredentials
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from yarl import URL
+
+from ragstream.adapters.kafka import KafkaConnection
+from ragstream.delivery.dispatcher import Dispatcher
+from ragstream.domain.errors import ConfigurationError
+from ragstream.domain.records import InboundRecord, TopicPartition
+from ragstream.pipeline import StageUnit
+
+__all__ = ["FaustRunner"]
+
+log = logging.getLogger(__name__)
+
+
+class FaustRunner:
+    """Stages on Kafka, one Faust app each."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        units: Sequence[StageUnit],
+        *,
+        drain: float = 5.0,
+        commit_interval: float = 1.0,
+        session_timeout: float = 10.0,
+        instance_id: str | None = None,
+    ) -> None:
+        self._apps = [
+            _StageApp.build(
+                connection,
+                unit,
+                drain=drain,
+                session_timeout=session_timeout,
+                instance_id=instance_id,
+                on_fault=self._on_fault,
+            )
+            for unit in units
+        ]
+        self._commit_interval = commit_interval
+        self._committing: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    @property
+    def dispatchers(self) -> Mapping[str, Dispatcher]:
+        return {app.unit.stage: app.dispatcher for app in self._apps}
+
+    def assigned(self) -> dict[str, int]:
+        """Partitions that each stage holds at present."""
+        return {app.unit.stage: len(app.dispatcher.assigned()) for app in self._apps}
+
+    async def start(self) -> None:
+        # One after the other: each start waits for its consumer, and a wrong address should be
+        # told once.
+        for app in self._apps:
+            await app.start()
+            self._watching.append(asyncio.create_task(self._watch(app)))
+        self._committing = asyncio.create_task(self._commit_regularly())
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._committing is not None:
+            self._committing.cancel()
+        await asyncio.gather(*(app.leave() for app in self._apps))
+        await asyncio.gather(*(app.stop() for app in self._apps))
+        for task in self._watching:
+            task.cancel()
+
+    async def wait_failed(self) -> BaseException:
+        return await asyncio.shield(self._failure)
+
+    def _on_fault(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_result(error)
+
+    async def _watch(self, app: _StageApp) -> None:
+        await app.wait_until_stopped()
+        if not self._stopping:
+            self._on_fault(
+                app.crash_reason or ConfigurationError(f"stage {app.unit.stage} stopped by itself")
+            )
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._commit_interval)
+            for app in self._apps:
+                await app.commit()
+
+
+class _StageApp(faust.App):
+    """The Faust app of one stage."""
+
+    unit: StageUnit
+    dispatcher: Dispatcher
+    drain_timeout: float
+
+    @classmethod
+    def build(
+        cls,
+        connection: KafkaConnection,
+        unit: StageUnit,
+        *,
+        drain: float,
+        session_timeout: float,
+        instance_id: str | None,
+        on_fault: Any,
+    ) -> _StageApp:
+        # Faust insists on a data folder although nothing is kept in it.
+        datadir = Path(tempfile.gettempdir()) / "ragstream-faust"
+        app = cls(
+            unit.group,
+            broker=[
+                URL(f"aiokafka://{server.strip()}")
+                for server in connection.bootstrap_servers.split(",")
+            ],
+            broker_credentials=_credentials(connection),
+            broker_client_id=connection.client_id,
+            broker_session_timeout=session_timeout,
+            broker_heartbeat_interval=session_timeout / 3.3,
+            broker_request_timeout=max(90.0, session_timeout + 1),
+            broker_max_poll_records=50,
+            broker_max_poll_interval=1e6,  # a full window must not look like a dead process
+            consumer_group_instance_id=instance_id,
+            stream_wait_empty=False,  # the dispatcher drains, within bounds
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            table_standby_replicas=0,
+            web_enabled=False,
+            datadir=str(datadir),
+            autodiscover=False,
+        )
+        app.unit = unit
+        app.drain_timeout = drain
+        app.dispatcher = Dispatcher(
+            unit.handler, window=unit.window, flow=_ConsumerFlow(app), on_fault=on_fault
+        )
+        app.finalize()
+        app.transport = _Transport(app.conf.broker_consumer, app)
+        app.topics.add(_DispatchTopic(app, topics=[unit.topic]))
+        return app
+
+    async def commit(self) -> None:
+        """Commit what may be committed; what fails is committed next time."""
+        offsets = self.dispatcher.committable()
+        if not offsets:
+            return
+        committed = await self.consumer._commit(
+            {TP(name.topic, name.partition): offset for name, offset in offsets.items()}
+        )
+        if committed:
+            self.dispatcher.confirm(offsets)
+
+    async def leave(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Drain partitions (all by default), commit, and let go of them."""
+        names = list(self.dispatcher.assigned() if partitions is None else partitions)
+        await self.dispatcher.drain(names, timeout=self.drain_timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(3):
+                await self.commit()
+        self.dispatcher.release(names)
+
+
+class _DispatchTopic(faust.Topic):
+    """A topic whose queue is the dispatcher."""
+
+    def __init__(self, app: _StageApp, **options: Any) -> None:
+        super().__init__(app, acks=False, **options)
+        self._intake = _Intake(app)
+
+    @property
+    def queue(self) -> Any:
+        return self._intake
+
+    def _compile_decode(self) -> None:
+        async def as_it_is(message: Any, *, propagate: bool = False) -> Any:
+            return message
+
+        self.decode = as_it_is
+
+
+class _Intake:
+    """What Faust's conductor takes for the topic's queue."""
+
+    def __init__(self, app: _StageApp) -> None:
+        self._app = app
+
+    def full(self) -> bool:
+        return False
+
+    def put_nowait_enhanced(self, message: Any, **_pressure: Any) -> None:
+        app = self._app
+        # Fetched before a rebalance: its offset would stand before those that are read again.
+        if message.generation_id != app.consumer_generation_id:
+            return
+        app.dispatcher.feed(
+            InboundRecord(
+                message.topic,
+                message.partition,
+                message.offset,
+                message.timestamp,
+                message.key,
+                message.value,
+                tuple(message.headers or ()),
+            )
+        )
+
+
+class _ConsumerFlow:
+    """Pausing and resuming through Faust's consumer."""
+
+    def __init__(self, app: _StageApp) -> None:
+        self._app = app
+
+    def pause(self, partition: TopicPartition) -> None:
+        self._app.consumer.on_buffer_full(TP(partition.topic, partition.partition))
+
+    def resume(self, partition: TopicPartition) -> None:
+        self._app.consumer.on_buffer_drop(TP(partition.topic, partition.partition))
+
+
+class _ConsumerThread(driver.AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Faust reads uncommitted records unless it runs transactions itself.
+        consumer._isolation_level = "read_committed"
+        return consumer
+
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        # Unlike Faust's own: a broker that is away, or a rebalance that came first, must not take
+        # the worker down. What is not committed now is committed later, or read again.
+        assigned = self.assignment()
+        wanted = {
+            AiokafkaPartition(tp.topic, tp.partition): OffsetAndMetadata(offset, "")
+            for tp, offset in offsets.items()
+            if tp in assigned
+        }
+        try:
+            await self._ensure_consumer().commit(wanted)
+        except (KafkaError, ConsumerStoppedError) as error:
+            log.info("offsets not committed yet: %s", error)
+            return False
+        return len(wanted) == len(offsets)
+
+
+class _Consumer(driver.Consumer):
+    """Tells the dispatcher of rebalances before Faust acts on them."""
+
+    app: _StageApp
+
+    def _new_consumer_thread(self) -> _ConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        await self.app.leave([TopicPartition(tp.topic, tp.partition) for tp in revoked])
+        await super().on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        self.app.dispatcher.assign(TopicPartition(tp.topic, tp.partition) for tp in assigned)
+        await super().on_partitions_assigned(assigned, generation_id)
+
+
+class _Transport(driver.Transport):
+    Consumer = _Consumer
+
+
+def _credentials(connection: KafkaConnection) -> Any:
+    context = connection.ssl_context()
+    if connection.security_protocol.startswith("SASL"):
+        return SASLCredentials(
+            username=connection.sasl_username,
+            password=connection.sasl_password,
+            mechanism=connection.sasl_mechanism,
+            ssl_context=context,
+        )
+    return SSLCredentials(context) if context else None

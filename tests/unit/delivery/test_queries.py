@@ -1,0 +1,391 @@
+"""What happens to a query at a stage, on the in-memory bus and ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from ragstream.adapters.memory import MemoryBus
+from ragstream.adapters.memory_state import MemoryCancelMarks, MemoryDoneMarks, MemoryLedger
+from ragstream.delivery.cancellation import Cancellations
+from ragstream.delivery.dispatcher import Lease
+from ragstream.delivery.queries import QueryHandler, QueryStep, Services
+from ragstream.delivery.retry import Backoff
+from ragstream.domain.errors import (
+    DependencyUnavailable,
+    GenerationFailed,
+    LeaseRevoked,
+    PermanentError,
+    TransientError,
+)
+from ragstream.domain.events import Answer, AnswerStatus, Job, Query, Routed, Routing
+from ragstream.domain.records import InboundRecord, OutboundRecord, TopicPartition
+from ragstream.domain.topics import Topics
+from ragstream.pipeline import _accepted
+from ragstream.stages.route import Acceptance
+from ragstream.wire import record_key
+
+TOPICS = Topics("test")
+START = datetime(2026, 1, 10, 12, tzinfo=UTC)
+Run = Callable[[Job], Awaitable[Job | Answer]]
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time.timestamp()
+
+
+class Bench:
+    """A stage between ``queries`` and ``routed``."""
+
+    def __init__(self, run: Run) -> None:
+        self.bus = MemoryBus(TOPICS.all())
+        self.clock = FakeClock()
+        self.calls = 0
+        self.cancellations = Cancellations()
+        self.services = Services(
+            topics=TOPICS,
+            ledger=MemoryLedger(),
+            publisher=self.bus,
+            cancel_marks=MemoryCancelMarks(),
+            done_marks=MemoryDoneMarks(),
+            cancellations=self.cancellations,
+            clock=self.clock,
+            backoff=Backoff(base=0.001, limit=0.002),
+        )
+
+        async def counted(job: Job) -> Job | Answer:
+            self.calls += 1
+            return await run(job)
+
+        step = QueryStep(
+            "route",
+            TOPICS.queries,
+            TOPICS.routed,
+            _accepted(Acceptance(frozenset({"DOCS"}))),
+            counted,
+        )
+        self.handler = QueryHandler(step, self.services)
+        self.lease = Lease(TopicPartition(TOPICS.queries, 0))
+
+    async def handle(self, value: object, **fields: object) -> None:
+        raw = value if isinstance(value, bytes) else orjson.dumps(value)
+        record = InboundRecord(
+            TOPICS.queries,
+            0,
+            42,
+            START.timestamp(),
+            b"k",
+            raw,
+            **fields,  # type: ignore[arg-type]
+        )
+        await self.handler(record, self.lease)
+
+    def answers(self) -> list[InboundRecord]:
+        return self.bus.records(TOPICS.answers)
+
+    def answer(self) -> Answer:
+        (record,) = self.answers()
+        return Answer.model_validate_json(record.value or b"")
+
+    def dead(self) -> list[InboundRecord]:
+        return self.bus.records(TOPICS.dlt(TOPICS.queries))
+
+
+def question(**fields: object) -> dict[str, object]:
+    return {"query_id": "q1", "text": "What?", **fields}
+
+
+async def route(job: Job) -> Job | Answer:
+    routing = Routing(route="DOCS", decided_by="default", collections=("docs",), search_text="x")
+    return Routed.model_validate({**dict(job), "routing": routing})
+
+
+def raising(*errors: Exception) -> Run:
+    left = list(errors)
+
+    async def run(job: Job) -> Job | Answer:
+        if left:
+            raise left.pop(0)
+        return await route(job)
+
+    return run
+
+
+async def test_a_job_goes_on_with_key_headers_and_timing() -> None:
+    bench = Bench(route)
+    bench.clock.time += timedelta(seconds=1)
+    await bench.handle(
+        question(conversation_id="c", tenant="acme"), headers=(("traceparent", b"00-1-2-01"),)
+    )
+    (record,) = bench.bus.records(TOPICS.routed)
+    assert record.key == record_key("acme", "c")
+    assert record.header("traceparent") == b"00-1-2-01"
+    assert record.header("ce_type") == b"io.ragstream.routed.v1"
+    body = orjson.loads(record.value or b"")
+    assert body["timings"] == [{"stage": "route", "queued_ms": 1000.0, "work_ms": 0.0}]
+    assert body["deadline"] == "2026-01-10T12:02:00Z"
+
+
+async def test_a_repeated_input_is_not_worked_on_twice() -> None:
+    bench = Bench(route)
+    await bench.handle(question())
+    await bench.handle(question())
+    assert bench.calls == 1
+    assert len(bench.bus.records(TOPICS.routed)) == 1
+
+
+async def test_transient_errors_are_tried_again() -> None:
+    bench = Bench(raising(TransientError("429"), DependencyUnavailable("llm", "refused")))
+    await bench.handle(question())
+    assert bench.calls == 3
+    assert len(bench.bus.records(TOPICS.routed)) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "retryable"),
+    [
+        (PermanentError("nope"), "permanent", False),
+        (GenerationFailed("stream broke", retryable=True), "generation_failed", True),
+    ],
+)
+async def test_a_permanent_error_is_the_failed_answer(
+    error: Exception, code: str, retryable: bool
+) -> None:
+    bench = Bench(raising(error))
+    await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert (failure.code, failure.retryable, failure.stage) == (code, retryable, "route")
+    assert failure.message == str(error)
+    assert bench.dead() == []
+
+
+async def test_a_defect_is_answered_without_detail_and_goes_to_the_dlt() -> None:
+    bench = Bench(raising(KeyError("secret")))
+    await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert (failure.code, failure.message) == ("internal", "internal error")
+    (letter,) = bench.dead()
+    assert letter.value == orjson.dumps(question())
+    assert letter.header("__connect.errors.topic") == TOPICS.queries.encode()
+    assert letter.header("__connect.errors.offset") == b"42"
+    assert letter.header("__connect.errors.exception.class.name") == b"builtins.KeyError"
+    assert b"KeyError" in (letter.header("__connect.errors.exception.stacktrace") or b"")
+
+
+async def test_an_expired_query_is_not_worked_on() -> None:
+    bench = Bench(route)
+    bench.clock.time += timedelta(minutes=3)
+    await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert failure.code == "deadline_exceeded"
+    assert bench.calls == 0
+
+
+async def test_a_stage_that_takes_too_long_is_ended_at_the_deadline() -> None:
+    async def slow(_job: Job) -> Job | Answer:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    bench = Bench(slow)
+    await bench.handle(question(deadline=(START + timedelta(seconds=0.02)).isoformat()))
+    failure = bench.answer().failure
+    assert failure is not None
+    assert failure.code == "deadline_exceeded"
+
+
+async def test_an_outage_past_the_deadline_says_what_was_down() -> None:
+    bench: Bench
+
+    async def down(_job: Job) -> Job | Answer:
+        bench.clock.time += timedelta(minutes=1)
+        raise DependencyUnavailable("qdrant", "connection refused")
+
+    bench = Bench(down)
+    await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert "qdrant: connection refused" in failure.message
+    assert bench.calls == 2
+
+
+async def test_redelivery_of_a_terminal_publishes_the_same_bytes() -> None:
+    bench = Bench(raising(PermanentError("nope")))
+    await bench.handle(question())
+    bench.clock.time += timedelta(hours=1)  # even past the deadline
+    await bench.handle(question())
+    first, second = bench.answers()
+    assert (first.value, first.key, first.headers) == (second.value, second.key, second.headers)
+    assert bench.calls == 1
+
+
+async def test_another_request_under_a_known_id_is_rejected_and_sees_nothing() -> None:
+    bench = Bench(raising(PermanentError("nope")))
+    await bench.handle(question())
+    await bench.handle(question(text="Something else?"))
+    assert len(bench.answers()) == 1
+    (rejection,) = bench.bus.records(TOPICS.rejections)
+    body = orjson.loads(rejection.value or b"")
+    assert (body["query_id"], body["code"]) == ("q1", "conflicting_request")
+    assert len(bench.dead()) == 1
+
+
+async def test_the_same_id_of_another_tenant_is_another_query() -> None:
+    bench = Bench(raising(PermanentError("one"), PermanentError("two")))
+    await bench.handle(question())
+    await bench.handle(question(tenant="other"))
+    assert len(bench.answers()) == 2
+
+
+async def test_a_later_deadline_is_the_same_request() -> None:
+    bench = Bench(raising(PermanentError("nope")))
+    await bench.handle(question())
+    await bench.handle(question(deadline="2026-01-10T12:01:00Z"))
+    assert len(bench.answers()) == 2
+    assert bench.dead() == []
+
+
+async def test_a_new_generation_is_worked_on_anew() -> None:
+    bench = Bench(raising(PermanentError("nope")))
+    await bench.handle(question())
+    headers = (
+        ("ce_specversion", b"1.0"),
+        ("ce_type", b"io.ragstream.query.v1"),
+        ("ce_id", b"1"),
+        ("ce_source", b"replay"),
+        ("ce_generation", b"1"),
+    )
+    await bench.handle(question(), headers=headers)
+    assert bench.calls == 2
+    (record,) = bench.bus.records(TOPICS.routed)
+    assert record.header("ce_generation") == b"1"
+
+
+async def test_what_is_not_a_query_goes_to_the_dlt_and_is_rejected_if_it_has_an_id() -> None:
+    bench = Bench(route)
+    await bench.handle(b"\xff\xfe not json")
+    await bench.handle({"query_id": "q9", "text": "x", "top_k": -1})
+    assert bench.calls == 0
+    assert len(bench.dead()) == 2
+    (rejection,) = bench.bus.records(TOPICS.rejections)
+    body = orjson.loads(rejection.value or b"")
+    assert (body["query_id"], body["field"]) == ("q9", "top_k")
+    assert (body["partition"], body["offset"]) == (0, 42)
+
+
+async def test_cancelled_before_it_came() -> None:
+    bench = Bench(route)
+    await bench.services.cancel_marks.mark("default", "q1", ttl=60)
+    await bench.handle(question())
+    assert bench.answer().status is AnswerStatus.CANCELLED
+    assert bench.calls == 0
+
+
+async def test_cancelled_while_it_is_worked_on() -> None:
+    started = asyncio.Event()
+
+    async def endless(_job: Job) -> Job | Answer:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    bench = Bench(endless)
+    working = asyncio.create_task(bench.handle(question()))
+    await started.wait()
+    assert not bench.cancellations.cancel("other-tenant", "q1")
+    assert bench.cancellations.cancel("default", "q1")
+    await working
+    assert bench.answer().status is AnswerStatus.CANCELLED
+
+
+async def test_a_shutdown_is_not_a_cancelled_query() -> None:
+    started = asyncio.Event()
+
+    async def endless(_job: Job) -> Job | Answer:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    bench = Bench(endless)
+    working = asyncio.create_task(bench.handle(question()))
+    await started.wait()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert bench.answers() == []
+
+
+class _Refusing:
+    """A publisher that refuses the first calls."""
+
+    def __init__(self, bus: MemoryBus, failures: list[Exception]) -> None:
+        self.bus = bus
+        self.failures = failures
+
+    async def publish(self, records: list[OutboundRecord]) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        await self.bus.publish(records)
+
+
+def with_publisher(bench: Bench, failures: list[Exception]) -> None:
+    object.__setattr__(bench.services, "publisher", _Refusing(bench.bus, failures))
+
+
+async def test_unconfirmed_outputs_are_published_again() -> None:
+    bench = Bench(route)
+    with_publisher(bench, [DependencyUnavailable("kafka", "no confirmation")] * 2)
+    await bench.handle(question())
+    assert len(bench.bus.records(TOPICS.routed)) == 1
+    assert bench.calls == 1
+
+
+async def test_a_record_that_the_broker_never_takes_is_the_failed_answer() -> None:
+    bench = Bench(route)
+    with_publisher(bench, [PermanentError("kafka refuses the record: too large")])
+    await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert "too large" in failure.message
+
+
+async def test_nothing_is_published_once_the_lease_is_gone() -> None:
+    bench: Bench
+
+    async def losing(job: Job) -> Job | Answer:
+        bench.lease.held = False
+        return await route(job)
+
+    bench = Bench(losing)
+    with pytest.raises(LeaseRevoked):
+        await bench.handle(question())
+    assert bench.bus.records(TOPICS.routed) == []
+    assert bench.answers() == []
+
+
+async def test_the_deadline_is_counted_from_the_brokers_time() -> None:
+    job, _ = _accepted(Acceptance(frozenset({"DOCS"}), default_deadline=5))(
+        InboundRecord(TOPICS.queries, 0, 0, START.timestamp(), None, orjson.dumps(question()))
+    )
+    assert job.deadline == START + timedelta(seconds=5)
+
+
+async def test_the_longest_deadline_is_a_cap() -> None:
+    query = Query(query_id="q", text="?", deadline=START + timedelta(days=1))
+    job = Acceptance(frozenset(), longest_deadline=60).accept(
+        query, at=START, generation=0, fingerprint="f"
+    )
+    assert job.deadline == START + timedelta(seconds=60)

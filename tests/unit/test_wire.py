@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragstream.domain.errors import InvalidEvent
+from ragstream.domain.events import Cancel, DocumentEvent, Query
+from ragstream.domain.records import Headers, InboundRecord, OutboundRecord
+from ragstream.wire import decode, encode, fingerprint, parse_json, record_key, type_name
+
+TIME = datetime(2026, 1, 10, 12, 0, 0, 123456, tzinfo=UTC)
+PLAIN = orjson.dumps({"query_id": "q", "text": "What?"})
+
+
+def inbound(value: bytes | None, headers: Headers = ()) -> InboundRecord:
+    return InboundRecord("t", 0, 0, 0.0, None, value, headers)
+
+
+def read_back(record: OutboundRecord) -> InboundRecord:
+    return InboundRecord(record.topic, 0, 0, 0.0, record.key, record.value, record.headers)
+
+
+def test_binary_mode_round_trip() -> None:
+    query = Query(query_id="q", text="Was ist Zoë?", filters={"docVersion": ["2.8"]})
+    record = encode(query, topic="t", key=b"k", id="i", time=TIME, subject="q", generation=2)
+    assert dict(record.headers) == {
+        "content-type": b"application/json",
+        "ce_specversion": b"1.0",
+        "ce_id": b"i",
+        "ce_source": b"ragstream",
+        "ce_type": b"io.ragstream.query.v1",
+        "ce_time": b"2026-01-10T12:00:00.123Z",
+        "ce_generation": b"2",
+        "ce_subject": b"q",
+    }
+    event, envelope = decode(read_back(record), Query)
+    assert event == query
+    assert (envelope.id, envelope.generation, envelope.time) == (
+        "i",
+        2,
+        TIME.replace(microsecond=123000),
+    )
+
+
+def test_unknown_fields_and_headers_travel_on() -> None:
+    record = encode(
+        Query.model_validate({"query_id": "q", "text": "?", "priority": 7}),
+        topic="t", key=None, id="i", time=TIME, carried=(("traceparent", b"00"), ("x", b"1")),
+    )  # fmt: skip
+    event, envelope = decode(read_back(record), Query)
+    assert event.model_extra == {"priority": 7}
+    assert envelope.carried == (("traceparent", b"00"), ("x", b"1"))
+
+
+def test_plain_json_is_accepted_where_people_publish_only() -> None:
+    assert decode(inbound(PLAIN), Query, lenient=True)[0].text == "What?"
+    with pytest.raises(InvalidEvent, match="ce_specversion"):
+        decode(inbound(PLAIN), Query)
+
+
+@pytest.mark.parametrize("content_type", [b"application/cloudevents+json", None])
+def test_structured_mode(content_type: bytes | None) -> None:
+    body = {
+        "specversion": "1.0", "type": "io.ragstream.query.v1", "source": "/me", "id": "7",
+        "data": {"query_id": "q", "text": "What?"},
+    }  # fmt: skip
+    headers = (("content-type", content_type),) if content_type else ()
+    event, envelope = decode(inbound(orjson.dumps(body), headers), Query, lenient=True)
+    assert (event.query_id, envelope.id, envelope.source) == ("q", "7", "/me")
+
+
+def test_names_of_types() -> None:
+    assert type_name(Cancel) == "io.ragstream.cancel.v1"
+    assert type_name(DocumentEvent) == "io.ragstream.document.v1"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "value: the record is a tombstone"),
+        (b"", "value: the value is empty"),
+        (b"\x00\x00\x00\x00\x01abc", "Schema Registry"),
+        (b"{", "value: not JSON"),
+        (b"\xff", "value: not UTF-8 at byte 0"),
+        (b'{"query_id": "a", "query_id": "b"}', "query_id: the key occurs twice"),
+        (b'{"query_id": "a", "text": NaN}', "NaN is not JSON"),
+        (b'{"query_id": "a", "text": "x", "n": 123456789012345678901234567890}', "n: integer"),
+        (b'{"query_id": "a", "text": "x", "n": 1e999}', "n: number out of range"),
+        (b'{"query_id": "a", "text": "\\ud800"}', "text: holds a lone surrogate"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a":' * 40 + b"1" + b"}" * 40, "nested deeper"),
+        (b"[]", "valid dictionary"),
+        (b'{"text": "x"}', "query_id: Field required"),
+        (b'{"query_id": "a", "text": "x", "top_k": -1}', "top_k: "),
+        (b'{"query_id": "a", "text": "x", "deadline": "2026-01-01T00:00:00"}', "deadline: "),
+        (b'{"query_id": "a", "text": "\\u200b \\u202e"}', "text: has no visible character"),
+        (b'{"query_id": "a", "text": "x", "history": [{"role": "root", "text": "y"}]}', "history.0"),
+        (b'{"query_id": "a", "text": "x", "reply_partition": 1}', "reply_partition needs reply_to"),
+    ],
+)  # fmt: skip
+def test_bad_queries_get_an_error_that_names_the_field(value: bytes | None, message: str) -> None:
+    with pytest.raises(InvalidEvent) as caught:
+        decode(inbound(value), Query, lenient=True)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "field"),
+    [
+        ("ce_specversion", b"0.3", "ce_specversion"),
+        ("ce_type", b"com.example.order", "ce_type"),
+        ("ce_id", b"", "ce_id"),
+        ("ce_time", b"yesterday", "ce_time"),
+        ("ce_time", b"2026-01-01T00:00:00", "ce_time"),
+        ("ce_generation", b"-1", "ce_generation"),
+        ("ce_source", b"\xff", "ce_source"),
+        ("content-type", b"avro/binary", "content-type"),
+    ],
+)
+def test_bad_headers(header: str, value: bytes, field: str) -> None:
+    good = encode(Query(query_id="q", text="?"), topic="t", key=None, id="i", time=TIME)
+    headers = tuple((n, value if n == header else v) for n, v in good.headers)
+    with pytest.raises(InvalidEvent) as caught:
+        decode(inbound(good.value, headers), Query, lenient=True)
+    assert caught.value.field == field
+
+
+def test_a_byte_order_mark_is_no_error() -> None:
+    assert decode(inbound(b"\xef\xbb\xbf" + PLAIN), Query, lenient=True)[0].query_id == "q"
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_decoded_or_refused(value: bytes) -> None:
+    try:
+        decode(inbound(value), Query, lenient=True)
+    except InvalidEvent as error:
+        assert str(error)  # noqa: PT017  either outcome is right
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from([*Query.model_fields, "other"]), json_values, max_size=6))
+def test_any_object_is_decoded_or_refused_with_its_field(body: dict[str, object]) -> None:
+    raw = json.dumps({"query_id": "q", "text": "x", **body}).encode()
+    try:
+        event, _ = decode(inbound(raw), Query, lenient=True)
+    except InvalidEvent as error:
+        assert error.field  # noqa: PT017  either outcome is right
+    else:
+        record = encode(event, topic="t", key=None, id="i", time=TIME)
+        assert decode(read_back(record), Query)[0] == event
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=5))
+def test_strict_parsing_agrees_with_a_lenient_parser(body: dict[str, object]) -> None:
+    try:
+        raw = orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        return  # integers over 64 bits
+    assert parse_json(raw) == orjson.loads(raw)
+
+
+def test_the_key_keeps_tenants_apart() -> None:
+    assert record_key("a", "bc") != record_key("ab", "c")
+    assert record_key("a", "b") == record_key("a", "b")
+
+
+def test_the_fingerprint_ignores_the_deadline_only() -> None:
+    one = Query(query_id="q", text="?")
+    assert fingerprint(one) == fingerprint(one.model_copy(update={"deadline": TIME}))
+    assert fingerprint(one) != fingerprint(one.model_copy(update={"top_k": 3}))
