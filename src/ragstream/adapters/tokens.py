@@ -12,7 +12,7 @@ __all__ = ["TiktokenCounter"]
 
 
 # Merging a piece takes time in the square of its length, and text without a break is one piece:
-# cutting it keeps 16 000 repeated letters from taking seconds, at the cost of a token here or there.
+# cutting it keeps 16 000 repeated letters from taking seconds, and costs a token here and there.
 _MAX_RUN = 200
 _LONG_RUN = re.compile(rf"\S{{{_MAX_RUN},}}|\s{{{_MAX_RUN},}}")
 
