@@ -5,6 +5,7 @@ import os
 import pytest
 
 from ragstream.adapters import redis
+from ragstream.adapters.postgres import Database, migrate
 from tests.ports.servers import PostgresProcess, ValkeyProcess
 
 
@@ -28,3 +29,13 @@ async def redis_connection(valkey):
     connection = redis.connect(valkey.url, prefix=f"test-{os.urandom(4).hex()}", pause=0.0)
     yield connection
     await connection.aclose()
+
+
+@pytest.fixture
+async def database(postgres):
+    """A migrated schema of its own for each test."""
+    database = Database(postgres.dsn, schema=f"test_{os.urandom(4).hex()}")
+    await migrate(database)
+    yield database
+    await database.run(lambda c: c.execute(f"DROP SCHEMA {database.schema} CASCADE"))
+    await database.aclose()

@@ -113,6 +113,10 @@ class PostgresProcess:
             self._process.wait(20)
             self._process = None
 
+    def signal(self, number: signal.Signals) -> None:
+        """To the server itself; its open sessions are processes of their own."""
+        self._process.send_signal(number)
+
     def remove(self) -> None:
         self.stop()
         shutil.rmtree(self._folder)

@@ -60,7 +60,7 @@ def done_marks(request):
 async def until_none(read):
     """Wait for an entry to expire."""
     async with asyncio.timeout(5):
-        while await read():  # noqa: ASYNC110 (the passing of time is what is waited for)
+        while await read():
             await asyncio.sleep(0.01)
 
 
