@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from qdrant_client import AsyncQdrantClient
 
 from ragstream.adapters.memory_vectors import MemoryVectorStore
@@ -42,6 +43,11 @@ CLIENT_CANNOT = {
     "keep a deadline: it computes on the event loop": "test_deadline_in_the_past",
 }
 
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.filterwarnings("ignore:Payload indexes have no effect"),
+]
+
 _numbers = count(1)
 
 
@@ -52,15 +58,14 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalVectors]
     assert vectors.stop() == 0
 
 
-@pytest.fixture(params=["memory", "endpoint", "client"])
-async def store(request: pytest.FixtureRequest) -> AsyncIterator[VectorStore]:
-    kind = request.param
-    if kind == "client" and request.node.originalname in CLIENT_CANNOT.values():
-        pytest.skip("the client's local mode can't: see CLIENT_CANNOT")
-    if kind == "memory":
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=["memory", "endpoint", "client"]
+)
+async def each_store(request: pytest.FixtureRequest) -> AsyncIterator[VectorStore]:
+    if request.param == "memory":
         yield MemoryVectorStore()
         return
-    if kind == "endpoint":
+    if request.param == "endpoint":
         opened = QdrantVectorStore.connect(request.getfixturevalue("endpoint").url)
     else:
         opened = QdrantVectorStore(AsyncQdrantClient(":memory:"))
@@ -68,20 +73,37 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[VectorStore]:
     await opened.close()
 
 
+@pytest.fixture
+def store(each_store: VectorStore, request: pytest.FixtureRequest) -> VectorStore:
+    local = request.node.callspec.params["each_store"] == "client"
+    if local and request.node.originalname in CLIENT_CANNOT.values():
+        pytest.skip("the client's local mode can't: see CLIENT_CANNOT")
+    return each_store
+
+
 def new_spec(**changes: Any) -> CollectionSpec:
     return CollectionSpec(**{"name": f"chunks {next(_numbers)}", "dimensions": 3, **changes})
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def collection(store: VectorStore) -> str:
     spec = new_spec()
     await ensure(store, spec)
     return spec.name
 
 
-@pytest.mark.filterwarnings("ignore:Payload indexes have no effect")
-async def ensure(store: VectorStore, *specs: CollectionSpec, create: bool = True) -> None:
-    await store.ensure(specs, create=create, payload_indexes=create)
+@pytest_asyncio.fixture(loop_scope="module")
+async def indexed(store: VectorStore) -> str:
+    """A collection with its payload indexes."""
+    spec = new_spec()
+    await ensure(store, spec, indexes=True)
+    return spec.name
+
+
+async def ensure(
+    store: VectorStore, *specs: CollectionSpec, create: bool = True, indexes: bool = False
+) -> None:
+    await store.ensure(specs, create=create, payload_indexes=indexes)
 
 
 async def search(
@@ -291,22 +313,22 @@ async def test_filter_names_are_fields(store: VectorStore, collection: str, name
         await search(store, collection, filters={name: "rival"})
 
 
-async def test_private_documents(store: VectorStore, collection: str) -> None:
+async def test_private_documents(store: VectorStore, indexed: str) -> None:
     await store.upsert(
-        collection,
+        indexed,
         [
             indexed_chunk(1),
             indexed_chunk(2, dense=toward(10), access=("ann",)),
             indexed_chunk(3, dense=toward(20), access=("ann", "bob")),
         ],
     )
-    assert await found(store, collection) == [1]
-    assert await found(store, collection, user="eve") == [1]
-    assert await found(store, collection, user="bob") == [1, 3]
-    assert await found(store, collection, user="ann") == [1, 2, 3]
-    assert await found(store, collection, user="ann", private_only=True) == [2, 3]
-    assert await found(store, collection, user="eve", private_only=True) == []
-    assert await found(store, collection, private_only=True) == []
+    assert await found(store, indexed) == [1]
+    assert await found(store, indexed, user="eve") == [1]
+    assert await found(store, indexed, user="bob") == [1, 3]
+    assert await found(store, indexed, user="ann") == [1, 2, 3]
+    assert await found(store, indexed, user="ann", private_only=True) == [2, 3]
+    assert await found(store, indexed, user="eve", private_only=True) == []
+    assert await found(store, indexed, private_only=True) == []
 
 
 # --- filters -------------------------------------------------------------------------------
@@ -342,50 +364,46 @@ FILTERED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        ({"docType": "guide"}, [1]),
-        ({"doc_type": "guide"}, [1]),
-        ({"docType": ["guide", "api"]}, [1, 2]),
-        ({"docType": "none such"}, []),
-        ({"docType": "guide", "pageStart": 1}, [1]),
-        ({"docType": "guide", "pageStart": 5}, []),
-        ({"pageStart": 5}, [2]),
-        ({"page_start": [1, 9]}, [1, 3]),
-        ({"draft": True}, [1]),
-        ({"draft": False}, [2]),
-        ({"draft": [True, False]}, [1, 2]),
-        ({"rating": 4.5}, [1]),
-        ({"rating": 2.0}, [3]),
-        ({"rating": [4.5, 3.0]}, [1, 2]),
-        ({"tags": "b"}, [1, 2]),
-        ({"tags": ["a", "z"]}, [1]),
-        ({"team.name": "docs"}, [2]),
-        ({"docVersion": 21}, [1]),
-        ({"doc_version": [21, 2.8]}, [1, 2]),
-        ({"documentId": "document-3"}, [3]),
-        ({"document_id": "document-3"}, [3]),
-        ({"pageStart": Range(gte=5)}, [2, 3]),
-        ({"pageStart": Range(gt=1, lt=9)}, [2]),
-        ({"pageStart": Range(lte=1)}, [1]),
-        ({"rating": Range(gte=2.5, lt=4.5)}, [2]),
-        ({"publishedAt": Range(gte=datetime(2026, 1, 2, tzinfo=UTC))}, [2]),
-        ({"published_at": Range(lt=datetime(2026, 1, 15, tzinfo=UTC))}, [1]),
-        ({"pageStart": ["9", 1, 5.0]}, [1, 2]),
-    ],
-    ids=str,
-)
-async def test_filters_hold_on_both_sides(
-    store: VectorStore, collection: str, filters: dict[str, FilterValue], expected: list[int]
-) -> None:
-    await store.upsert(collection, FILTERED)
+FILTERS: list[tuple[dict[str, FilterValue], list[int]]] = [
+    ({"docType": "guide"}, [1]),
+    ({"doc_type": "guide"}, [1]),
+    ({"docType": ["guide", "api"]}, [1, 2]),
+    ({"docType": "none such"}, []),
+    ({"docType": "guide", "pageStart": 1}, [1]),
+    ({"docType": "guide", "pageStart": 5}, []),
+    ({"pageStart": 5}, [2]),
+    ({"page_start": [1, 9]}, [1, 3]),
+    ({"draft": True}, [1]),
+    ({"draft": False}, [2]),
+    ({"draft": [True, False]}, [1, 2]),
+    ({"rating": 4.5}, [1]),
+    ({"rating": 2.0}, [3]),
+    ({"rating": [4.5, 3.0]}, [1, 2]),
+    ({"tags": "b"}, [1, 2]),
+    ({"tags": ["a", "z"]}, [1]),
+    ({"team.name": "docs"}, [2]),
+    ({"docVersion": 21}, [1]),
+    ({"doc_version": [21, 2.8]}, [1, 2]),
+    ({"documentId": "document-3"}, [3]),
+    ({"document_id": "document-3"}, [3]),
+    ({"pageStart": Range(gte=5)}, [2, 3]),
+    ({"pageStart": Range(gt=1, lt=9)}, [2]),
+    ({"pageStart": Range(lte=1)}, [1]),
+    ({"rating": Range(gte=2.5, lt=4.5)}, [2]),
+    ({"publishedAt": Range(gte=datetime(2026, 1, 2, tzinfo=UTC))}, [2]),
+    ({"published_at": Range(lt=datetime(2026, 1, 15, tzinfo=UTC))}, [1]),
+    ({"pageStart": ["9", 1, 5.0]}, [1, 2]),
+]
+
+
+async def test_filters_hold_on_both_sides(store: VectorStore, indexed: str) -> None:
+    await store.upsert(indexed, FILTERED)
     terms = sparse(t1=1.0)
-    assert await found(store, collection, filters=filters) == expected
-    assert await found(store, collection, dense=None, terms=terms, filters=filters) == sorted(
-        expected, reverse=True
-    )
-    assert sorted(await found(store, collection, terms=terms, filters=filters)) == expected
+    for filters, expected in FILTERS:
+        assert await found(store, indexed, filters=filters) == expected, filters
+        by_terms = await found(store, indexed, dense=None, terms=terms, filters=filters)
+        assert by_terms == expected[::-1], filters
+        assert sorted(await found(store, indexed, terms=terms, filters=filters)) == expected
 
 
 async def test_filters_apply_before_the_cut(store: VectorStore, collection: str) -> None:
@@ -405,23 +423,20 @@ VERSIONED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("versions", "expected"),
-    [
-        (VersionConstraint("java", ("21",)), [1, 4, 5]),
-        (VersionConstraint("java", ("21",), keep_unversioned=False), [1]),
-        (VersionConstraint("java", ("21", "17"), keep_unversioned=False), [1, 2]),
-        (VersionConstraint("kafka", ("21",)), [3, 4, 5]),
-        (VersionConstraint("java", ("99",)), [4, 5]),
-        (VersionConstraint("java", ("99",), keep_unversioned=False), []),
-    ],
-    ids=str,
-)
-async def test_version_constraint(
-    store: VectorStore, collection: str, versions: VersionConstraint, expected: list[int]
-) -> None:
-    await store.upsert(collection, VERSIONED)
-    assert await found(store, collection, versions=versions) == expected
+VERSIONS = [
+    (VersionConstraint("java", ("21",)), [1, 4, 5]),
+    (VersionConstraint("java", ("21",), keep_unversioned=False), [1]),
+    (VersionConstraint("java", ("21", "17"), keep_unversioned=False), [1, 2]),
+    (VersionConstraint("kafka", ("21",)), [3, 4, 5]),
+    (VersionConstraint("java", ("99",)), [4, 5]),
+    (VersionConstraint("java", ("99",), keep_unversioned=False), []),
+]
+
+
+async def test_version_constraint(store: VectorStore, indexed: str) -> None:
+    await store.upsert(indexed, VERSIONED)
+    for versions, expected in VERSIONS:
+        assert await found(store, indexed, versions=versions) == expected, versions
 
 
 # --- several collections -------------------------------------------------------------------
@@ -476,8 +491,8 @@ async def test_ensure_again_changes_nothing(store: VectorStore) -> None:
     spec = new_spec()
     await ensure(store, spec)
     await store.upsert(spec.name, RANKED)
-    await ensure(store, spec)
-    await ensure(store, spec, create=False)
+    await ensure(store, spec, indexes=True)
+    await ensure(store, spec, create=False, indexes=True)
     assert await store.count(spec.name) == 4
 
 
@@ -564,10 +579,10 @@ async def test_delete(store: VectorStore, collection: str) -> None:
     assert await store.count(collection) == 2
 
 
-async def test_releases(store: VectorStore, collection: str) -> None:
+async def test_releases(store: VectorStore, indexed: str) -> None:
     other = new_spec()
-    await ensure(store, other)
-    await store.upsert(collection, VERSIONED)
+    await ensure(store, other, indexes=True)
+    await store.upsert(indexed, VERSIONED)
     await store.upsert(
         other.name,
         [
@@ -575,13 +590,13 @@ async def test_releases(store: VectorStore, collection: str) -> None:
             indexed_chunk(7, product="java", docVersion="8", tenant="rival"),
         ],
     )
-    both = [collection, other.name]
+    both = [indexed, other.name]
     assert await store.releases(both, "acme", "java") == {"21", "17", "25"}
-    assert await store.releases([collection], "acme", "kafka") == {"21"}
+    assert await store.releases([indexed], "acme", "kafka") == {"21"}
     assert await store.releases(both, "rival", "java") == {"8"}
     assert await store.releases(both, "acme", "go") == frozenset()
     with pytest.raises(PartialFailure):
-        await store.releases([collection, "nowhere"], "acme", "java")
+        await store.releases([indexed, "nowhere"], "acme", "java")
 
 
 async def test_fetch(store: VectorStore, collection: str) -> None:
