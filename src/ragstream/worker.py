@@ -211,7 +211,8 @@ class _Intake:
     def full(self) -> bool:
         return False
 
-    def put_nowait_enhanced(self, message: Any, **_pressure: Any) -> None:
+    def put_nowait_enhanced(self, value: Any, **_pressure: Any) -> None:
+        message = value
         app = self._app
         # Fetched before a rebalance: its offset would stand before those that are read again.
         if message.generation_id != app.consumer_generation_id:
