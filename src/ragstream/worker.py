@@ -34,6 +34,9 @@ __all__ = ["FaustRunner"]
 
 log = logging.getLogger(__name__)
 
+#: Seconds to wait for records while some partitions are paused.
+PAUSED_FETCH_TIMEOUT = 0.02
+
 
 class FaustRunner:
     """Stages on Kafka, one Faust app each."""
@@ -274,6 +277,16 @@ class _Consumer(driver.Consumer):
 
     def _new_consumer_thread(self) -> _ConsumerThread:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def _wait_next_records(self, timeout: float) -> Any:
+        # Faust looks for resumed partitions between fetches only, and sleeps for a second when
+        # none is active. A paused partition comes back within milliseconds, so look sooner.
+        if self._buffered_partitions:
+            timeout = PAUSED_FETCH_TIMEOUT
+            if not self._get_active_partitions() and self.flow_active:
+                await self.sleep(PAUSED_FETCH_TIMEOUT)
+                return None, set()
+        return await super()._wait_next_records(timeout)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         await self.app.leave([TopicPartition(tp.topic, tp.partition) for tp in revoked])
