@@ -33,7 +33,7 @@ async def ask(client: AsyncOpenAI, **extra):
     return await client.chat.completions.create(model="m", messages=QUESTION, **extra)
 
 
-async def test_default_reply_cites_the_first_context(client, server):
+async def test_default_reply_cites_the_context(client, server):
     completion = await ask(client)
     assert completion.choices[0].message.content == "Paris. [1]"
     assert completion.usage.total_tokens > 0
@@ -41,6 +41,25 @@ async def test_default_reply_cites_the_first_context(client, server):
     assert call.model == "m"
     assert call.user == "What is the capital of France?"
     assert call.headers["authorization"] == "Bearer k"
+
+
+async def test_default_reply_is_the_sentence_nearest_to_the_question(client):
+    context = "\n\n".join(
+        f"[CTX {n}] http://{n}\nTitle: T\n<document>\n{text}\n</document>"
+        for n, text in enumerate(["Rome is old.", "Not this. The capital of France is Paris."], 1)
+    )
+    said = f"<context>\n\n{context}\n\n</context>\n\nWhat is the capital of France?"
+    completion = await client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": said}]
+    )
+    assert completion.choices[0].message.content == "The capital of France is Paris. [2]"
+
+
+async def test_default_reply_without_context_refuses(client):
+    completion = await client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "hello"}]
+    )
+    assert "no document" in completion.choices[0].message.content
 
 
 async def test_stream_joins_to_the_same_text_and_ends_with_usage(client):

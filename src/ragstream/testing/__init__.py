@@ -11,6 +11,7 @@
 The same server runs on its own with ``python -m ragstream.testing --port 8000``.
 """
 
-from ragstream.testing.openai import Call, OpenAIServer, When
+from ragstream.testing.openai import OpenAIServer
+from ragstream.testing.script import Call, When
 
 __all__ = ["Call", "OpenAIServer", "When"]

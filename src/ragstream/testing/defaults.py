@@ -14,42 +14,66 @@ import orjson
 __all__ = ["chat_text", "embed", "encode_base64"]
 
 _CANDIDATE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
-_CONTEXT = re.compile(r"\[CTX 1\][^\n]*\n+(.+?)(?=\n\s*\[CTX \d+\]|\Z)", re.DOTALL)
+_CONTEXT = re.compile(
+    r"""\[CTX\ (\d+)\][^\n]*\n    # [CTX n] url
+        (?:[A-Z][a-z]+:\ [^\n]*\n)*  # Title: and the like
+        (?:<document>\n)?
+        (.+?)
+        (?=\n</document>|\n\s*\[CTX\ |\Z)""",
+    re.VERBOSE | re.DOTALL,
+)
 _ROUTE = re.compile(r"^- (\S+): (.*)$", re.MULTILINE)
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 _WORD = re.compile(r"\w+")
 
 
-def chat_text(system: str, user: str, everything: str, *, json: bool) -> str:
-    """A reply to a chat request.
+def chat_text(messages: Sequence[str], *, json: bool) -> str:
+    """A reply to a chat request with these messages, of which the last holds the question.
 
     In JSON mode: the candidates in the order given when the prompt asks for an ``order``, the
     route with the most words in common with the question when it asks for a ``route``, ``{}``
-    otherwise. In text mode: the first sentence of ``[CTX 1]`` with its citation, or a refusal
-    when there is no context.
+    otherwise. In text mode: the sentence of the ``[CTX n]`` blocks with the most words in common
+    with the question, and its citation; a refusal when there are no blocks.
     """
+    everything = "\n".join(messages)
+    last = messages[-1] if messages else ""
     if json:
         if '"order"' in everything:
-            numbers = sorted({int(number) for number in _CANDIDATE.findall(user or everything)})
-            return orjson.dumps({"order": numbers}).decode()
+            return orjson.dumps({"order": _candidates(everything)}).decode()
         if '"route"' in everything:
-            return orjson.dumps({"route": _closest_route(everything, user)}).decode()
+            routes = [
+                (name, f"{name} {description}") for name, description in _ROUTE.findall(everything)
+            ]
+            route = _closest(last.rpartition("Question:")[2], routes)
+            return orjson.dumps({"route": route}).decode()
         return "{}"
-    context = _CONTEXT.search(everything)
-    if context is None:
-        return "I don't know: no document was given."
-    sentence = _SENTENCE_END.split(context[1].strip(), maxsplit=1)[0].strip()
-    return f"{sentence} [1]"
+    sentences = [
+        (f"{sentence} [{number}]", sentence)
+        for message in messages
+        for number, text in _CONTEXT.findall(message)
+        for sentence in map(str.strip, _SENTENCE_END.split(text))
+        if sentence
+    ]
+    question = last.rpartition("</context>")[2]
+    return _closest(question, sentences) or "I don't know: no document was given."
 
 
-def _closest_route(prompt: str, question: str) -> str | None:
-    words = set(_WORD.findall(question.lower()))
-    best, most = None, -1
-    for name, description in _ROUTE.findall(prompt):
-        common = len(words & set(_WORD.findall(f"{name} {description}".lower())))
-        if common > most:
-            best, most = name, common
-    return best
+def _candidates(prompt: str) -> list[int]:
+    """0, 1, 2, … as far as the prompt has lines that begin with ``[i]``, in this order."""
+    expected = 0
+    for number in _CANDIDATE.findall(prompt):
+        expected += int(number) == expected
+    return list(range(expected))
+
+
+def _closest(question: str, options: Sequence[tuple[str, str]]) -> str | None:
+    """The name of the first (name, text) with the most words in common with the question."""
+    asked = set(_WORD.findall(question.lower()))
+
+    def common(option: tuple[str, str]) -> int:
+        return len(asked & set(_WORD.findall(option[1].lower())))
+
+    return max(options, key=common)[0] if options else None
 
 
 def embed(text: str, dimensions: int) -> list[float]:

@@ -12,105 +12,17 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import orjson
 from aiohttp import web
 
 from ragstream.testing import defaults
+from ragstream.testing.script import Call, Endpoint, Reply, Rule, When
 
-__all__ = ["Call", "OpenAIServer", "When"]
+__all__ = ["OpenAIServer"]
 
-Endpoint = Literal["chat", "embeddings", "models"]
 _PIECES = re.compile(r"\s*\S+(?:\s+$)?|\s+")
-
-
-@dataclass(slots=True)
-class Call:
-    """One request that the server got. Header names are lower case.
-
-    ``abandoned``: the caller went away before its reply was complete. ``over``: set when the
-    server is through with the call, one way or the other.
-    """
-
-    endpoint: Endpoint
-    headers: Mapping[str, str]
-    body: Mapping[str, Any]
-    abandoned: bool = False
-    over: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
-
-    @property
-    def model(self) -> str:
-        return str(self.body.get("model", ""))
-
-    @property
-    def system(self) -> str:
-        """The system messages."""
-        return self._said_by("system", "developer")
-
-    @property
-    def user(self) -> str:
-        """The user's messages."""
-        return self._said_by("user")
-
-    @property
-    def text(self) -> str:
-        """All messages, or all inputs of an embeddings request."""
-        return "\n".join(self.inputs) if self.endpoint == "embeddings" else self._said_by()
-
-    @property
-    def inputs(self) -> list[str]:
-        """Texts to embed."""
-        inputs = self.body.get("input", [])
-        return [inputs] if isinstance(inputs, str) else [str(text) for text in inputs]
-
-    @property
-    def wants_json(self) -> bool:
-        kind = (self.body.get("response_format") or {}).get("type")
-        return kind in ("json_object", "json_schema")
-
-    def _said_by(self, *roles: str) -> str:
-        return "\n".join(
-            str(message.get("content") or "")
-            for message in self.body.get("messages", [])
-            if not roles or message.get("role") in roles
-        )
-
-
-#: Which calls a rule is for: all, those whose text holds a string (any case), or a test.
-When = str | Callable[[Call], bool] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reply:
-    text: str | Callable[[Call], str] | None = None
-    finish_reason: str = "stop"
-    status: int = 200
-    error: str = ""
-    code: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    raw: bytes | None = None
-    choices: bool = True
-    hang: bool = False
-    break_after: int | None = None
-    first_delay: float = 0.0
-    piece_delay: float = 0.0
-
-
-@dataclass(slots=True)
-class _Rule:
-    reply: _Reply
-    when: When
-    endpoint: Endpoint
-    left: int | None
-
-    def matches(self, call: Call) -> bool:
-        if self.endpoint != call.endpoint or self.left == 0:
-            return False
-        if isinstance(self.when, str):
-            return self.when.lower() in call.text.lower()
-        return self.when is None or self.when(call)
 
 
 class OpenAIServer:
@@ -130,7 +42,7 @@ class OpenAIServer:
         self._port = port
         self._api_key = api_key
         self._dimensions = dimensions
-        self._rules: list[_Rule] = []
+        self._rules: list[Rule] = []
         self._called = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
@@ -188,7 +100,7 @@ class OpenAIServer:
         ``first_delay`` and ``piece_delay``: seconds before the first piece of a stream and
         before each further one; a whole reply waits for ``first_delay``.
         """
-        reply = _Reply(
+        reply = Reply(
             text=text,
             finish_reason=finish_reason,
             first_delay=first_delay,
@@ -213,14 +125,14 @@ class OpenAIServer:
         """
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         self._add(
-            _Reply(status=status, error=message, code=code, headers=headers), when, times, endpoint
+            Reply(status=status, error=message, code=code, headers=headers), when, times, endpoint
         )
 
     def hang(
         self, *, when: When = None, times: int | None = None, endpoint: Endpoint = "chat"
     ) -> None:
         """Take the request and never answer."""
-        self._add(_Reply(hang=True), when, times, endpoint)
+        self._add(Reply(hang=True), when, times, endpoint)
 
     def break_off(
         self,
@@ -231,7 +143,7 @@ class OpenAIServer:
         times: int | None = None,
     ) -> None:
         """Close the connection of a stream after so many pieces; of a whole reply, at once."""
-        self._add(_Reply(text=text, break_after=after), when, times)
+        self._add(Reply(text=text, break_after=after), when, times)
 
     def garble(
         self,
@@ -242,11 +154,11 @@ class OpenAIServer:
         endpoint: Endpoint = "chat",
     ) -> None:
         """Answer with status 200 and a body (in a stream, one event) that is not valid."""
-        self._add(_Reply(raw=body), when, times, endpoint)
+        self._add(Reply(raw=body), when, times, endpoint)
 
     def no_choices(self, *, when: When = None, times: int | None = None) -> None:
         """Answer with an empty list of choices."""
-        self._add(_Reply(choices=False), when, times)
+        self._add(Reply(choices=False), when, times)
 
     def clear(self) -> None:
         """Forget all rules and calls."""
@@ -263,17 +175,17 @@ class OpenAIServer:
         return [call for call in self.calls if call.endpoint == endpoint]
 
     def _add(
-        self, reply: _Reply, when: When, times: int | None, endpoint: Endpoint = "chat"
+        self, reply: Reply, when: When, times: int | None, endpoint: Endpoint = "chat"
     ) -> None:
-        self._rules.append(_Rule(reply, when, endpoint, times))
+        self._rules.append(Rule(reply, when, endpoint, times))
 
-    def _reply_to(self, call: Call) -> _Reply:
+    def _reply_to(self, call: Call) -> Reply:
         for rule in reversed(self._rules):
             if rule.matches(call):
                 if rule.left is not None:
                     rule.left -= 1
                 return rule.reply
-        return _Reply()
+        return Reply()
 
     # --- serve -----------------------------------------------------------------------------
 
@@ -292,7 +204,7 @@ class OpenAIServer:
         finally:
             call.over.set()
 
-    def _refusal(self, call: Call, reply: _Reply) -> web.Response | None:
+    def _refusal(self, call: Call, reply: Reply) -> web.Response | None:
         """The response when it is a failure or a fixed body, else None."""
         if self._api_key and call.headers.get("authorization") != f"Bearer {self._api_key}":
             return _error(401, "Incorrect API key provided.", "invalid_api_key", {})
@@ -361,7 +273,7 @@ class OpenAIServer:
             return _json({"object": "list", "data": [model]})
 
 
-async def _stream(request: web.Request, call: Call, reply: _Reply, text: str) -> web.StreamResponse:
+async def _stream(request: web.Request, call: Call, reply: Reply, text: str) -> web.StreamResponse:
     """Server-sent events, one piece of the text each, as OpenAI orders them."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
@@ -394,12 +306,12 @@ async def _stream(request: web.Request, call: Call, reply: _Reply, text: str) ->
     return response
 
 
-def _text_of(reply: _Reply, call: Call) -> str:
+def _text_of(reply: Reply, call: Call) -> str:
     if isinstance(reply.text, str):
         return reply.text
     if reply.text is not None:
         return reply.text(call)
-    return defaults.chat_text(call.system, call.user, call.text, json=call.wants_json)
+    return defaults.chat_text(call.messages, json=call.wants_json)
 
 
 async def _send(response: web.StreamResponse, data: bytes) -> None:

@@ -14,5 +14,13 @@ in mind. How failures are reported:
 from ragstream.adapters.openai.embeddings import OpenAIEmbeddings
 from ragstream.adapters.openai.endpoint import connect, ping
 from ragstream.adapters.openai.generator import OpenAIGenerator
+from ragstream.adapters.openai.judges import OpenAIIntentClassifier, OpenAIReranker
 
-__all__ = ["OpenAIEmbeddings", "OpenAIGenerator", "connect", "ping"]
+__all__ = [
+    "OpenAIEmbeddings",
+    "OpenAIGenerator",
+    "OpenAIIntentClassifier",
+    "OpenAIReranker",
+    "connect",
+    "ping",
+]

@@ -86,13 +86,10 @@ class OpenAIEmbeddings:
                     dimensions=self._dimensions if self._request_dimensions else openai.omit,
                     extra_headers=headers,
                 )
-        if len(response.data) != len(texts):
-            raise TransientError(
-                f"embeddings: {len(response.data)} vectors came for {len(texts)} texts"
-            )
-        vectors = [
-            tuple(item.embedding) for item in sorted(response.data, key=lambda item: item.index)
-        ]
+        items = response.data or []  # the client does not check what the server leaves out
+        if len(items) != len(texts):
+            raise TransientError(f"embeddings: {len(items)} vectors came for {len(texts)} texts")
+        vectors = [tuple(item.embedding) for item in sorted(items, key=lambda item: item.index)]
         for vector in vectors:
             if len(vector) != self._dimensions:
                 raise PermanentError(

@@ -157,7 +157,7 @@ async def complete_json(
     choice = completion.choices[0]
     if choice.finish_reason == "content_filter":
         raise GenerationFailed("the content filter refused the prompt")
-    return choice.message.content or ""
+    return (choice.message.content if choice.message else None) or ""
 
 
 def as_parameters(messages: Iterable[ChatMessage]) -> list[ChatCompletionMessageParam]:

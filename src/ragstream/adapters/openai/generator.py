@@ -72,7 +72,7 @@ class OpenAIGenerator:
                     )
                 for choice in (chunk.choices or [])[:1]:
                     finish_reason = choice.finish_reason or finish_reason
-                    if choice.delta.content:
+                    if choice.delta and choice.delta.content:
                         said_something = True
                         yield GeneratedPiece(text=choice.delta.content)
         if finish_reason == "content_filter":
