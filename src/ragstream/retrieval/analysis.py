@@ -160,7 +160,11 @@ def _word_terms(token: str) -> tuple[str, ...]:
         token = token[:-2]
     whole = token.lower()
     parts = [part.lower() for part in _HUMPS.findall(token)]
-    if len(parts) < 2 or not (_COMPOUND.search(token) or _is_humped(token)):
+    if (
+        len(parts) < 2
+        or whole == token.upper()
+        or not (_COMPOUND.search(token) or _is_humped(token))
+    ):
         return (stem(whole),)
     terms = dict.fromkeys([whole, *(stem(part) for part in parts if part)])
     return tuple(terms)
