@@ -10,7 +10,7 @@ from uuid import UUID
 
 from ragstream.domain.evidence import Chunk, IndexedChunk, Metadata, SparseVector
 
-__all__ = ["NO_TERMS", "LocalVectors", "chunk_id", "indexed_chunk", "sparse"]
+__all__ = ["NO_TERMS", "LocalVectors", "chunk_id", "indexed_chunk", "sparse", "start"]
 
 
 class LocalVectors:
@@ -41,9 +41,14 @@ class LocalVectors:
         return code
 
 
-def start(data: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "ragstream.devstack.vectors", "--port", "0", "--data", data]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(data: Path, port: int = 0) -> subprocess.Popen[str]:
+    module = [sys.executable, "-m", "ragstream.devstack.vectors"]
+    return subprocess.Popen(
+        [*module, "--port", str(port), "--data", str(data)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 NO_TERMS = SparseVector((), ())

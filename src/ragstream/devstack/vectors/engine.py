@@ -1,6 +1,5 @@
 """Collections on disk: one folder each, with the engine's shard and what it was created with.
 
-    <data>/.lock                          held while a process serves the folder
     <data>/<quoted name>/collection.json  the body of the request that created it
     <data>/<quoted name>/shard/           the engine's files
 
@@ -10,8 +9,6 @@ it is removed: a process that dies in between leaves no half collection behind.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 import uuid
@@ -23,7 +20,6 @@ import qdrant_edge as edge
 from qdrant_client.http import models
 
 from ragstream.devstack.vectors.translate import VectorLayout, collection_config
-from ragstream.domain.errors import ConfigurationError
 
 __all__ = ["Collection", "CollectionExists", "Collections", "UnknownCollection"]
 
@@ -71,12 +67,10 @@ class Collection:
 
 
 class Collections:
-    """All collections of a data folder. Raises ``ConfigurationError`` when it is in use."""
+    """All collections of a data folder, which this process alone uses."""
 
     def __init__(self, data: Path) -> None:
-        data.mkdir(parents=True, exist_ok=True)
         self._data = data
-        self._lock = _lock(data / ".lock")
         self._open: dict[str, Collection] = {}
         for folder in sorted(path for path in data.iterdir() if path.is_dir()):
             if folder.name.startswith("."):
@@ -131,7 +125,6 @@ class Collections:
             collection.shard.flush()
             collection.shard.close()
         self._open.clear()
-        os.close(self._lock)
 
     def _folder(self, name: str) -> Path:
         return self._data / quote(name, safe="")
@@ -144,13 +137,3 @@ def _load(folder: Path) -> Collection:
     description = (folder / "collection.json").read_text(encoding="utf-8")
     shard = edge.EdgeShard.load(str(folder / "shard"))
     return Collection(shard, models.CreateCollection.model_validate_json(description))
-
-
-def _lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ConfigurationError(f"{path.parent} is in use by another process") from None
-    return descriptor

@@ -207,7 +207,9 @@ class Service:
         body = await _read(request, _UPSERT)
         collection = self._collection(request)
         translate.reject(
-            shard_key=body.shard_key, update_filter=body.update_filter, mode=body.update_mode
+            shard_key=body.shard_key,
+            update_filter=body.update_filter,
+            update_mode=body.update_mode,
         )
         points = [collection.layout.to_point(point) for point in body.points]
         collection.update(edge.UpdateOperation.upsert_points(points), points=len(points))
