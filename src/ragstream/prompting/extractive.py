@@ -41,14 +41,11 @@ _MIN_WITH_DENSE = 0.44
 _FOLLOWS = 0.72  # how good a further sentence must be, relative to the first
 _SAME = 0.6  # share of terms from which two sentences say the same
 
-_STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a about an and any are as at be been being but by can could did do does each for from had has "
-        "have how i if in into is it its may me my of on or our s shall should so some than that the "
-        "their them there these they this those to us use used was we were what when where which who "
-        "whom whose why will with would you your tell explain describe please give show side",
-    )
+_STOP_WORDS = (
+    "a about an and any are as at be been being but by can could did do does each for from had "
+    "has have how i if in into is it its may me my of on or our s shall should so some than that "
+    "the their them there these they this those to us use used was we were what when where which "
+    "who whom whose why will with would you your tell explain describe please give show side"
 )
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _ASKS_NUMBER = re.compile(
@@ -120,9 +117,9 @@ class Shortlist:
         )
         if not scored:
             return None
-        threshold = _MIN_COVERAGE if similarities is None else _MIN_WITH_DENSE
-        if self.cjk:
-            threshold = min(threshold, _MIN_COVERAGE_CJK)
+        threshold = _MIN_COVERAGE_CJK if self.cjk else _MIN_COVERAGE
+        if similarities is not None:
+            threshold = _MIN_WITH_DENSE
         best_score, best = scored[0]
         if best_score < threshold:
             return None
@@ -213,7 +210,7 @@ def _about(document: Document) -> str:
 
 def _content_terms(text: str, analyze: Analyze) -> frozenset[str]:
     terms = frozenset(analyze(text))
-    return terms - _STOP_WORDS or terms
+    return terms.difference(analyze(_STOP_WORDS)) or terms
 
 
 def _weights(asked: frozenset[str], candidates: Sequence[frozenset[str]]) -> dict[str, float]:

@@ -19,8 +19,8 @@ _VALUE = re.compile(r"^\s*(?P<label>[A-Z][\w ()/-]{0,30}):[ \t]+(?P<value>\S.{0,
 _ABBREVIATIONS = frozenset(
     re.findall(
         r"\S+",
-        "e.g i.e vs cf approx mr mrs ms dr prof st no fig eq sec vol ed eds al resp incl max min inc "
-        "ltd jr sr jan feb mar apr jun jul aug sep sept oct nov dec",
+        "e.g i.e vs cf approx mr mrs ms dr prof st no fig eq sec vol ed eds al resp incl max min "
+        "inc ltd jr sr jan feb mar apr jun jul aug sep sept oct nov dec",
     )
 )
 _END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s+["'“‘«(\[]?[^\sa-z])|[。！？]+[」』”’）]*|[.!?]+$""")
