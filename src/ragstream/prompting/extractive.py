@@ -57,7 +57,8 @@ _ASKS_NUMBER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sentence of document ``number`` (from 1). ``embed_text`` has the title in front."""
+    """A sentence of document ``number`` (from 1). ``embed_text`` has the title in front;
+    ``covers``: terms of the question that it or its title has."""
 
     text: str
     number: int
@@ -66,6 +67,7 @@ class Candidate:
     coverage: float
     bonus: float
     terms: frozenset[str]
+    covers: frozenset[str]
     value: bool
 
 
@@ -135,8 +137,11 @@ class Shortlist:
         """Documents in the order they were chosen, sentences of one in their own order."""
         order = list(dict.fromkeys(candidate.number for _, candidate in chosen))
         arranged = sorted(chosen, key=lambda pair: (order.index(pair[1].number), pair[1].position))
-        several = len({self.documents[number - 1].metadata.doc_version for number in order}) > 1
-        lines = [self._line(candidate, several) for _, candidate in arranged]
+        cited = [self.documents[number - 1] for number in order]
+        name_release = len({document.metadata.doc_version for document in cited}) > 1 or any(
+            document.version is not None and not document.version.exact for document in cited
+        )
+        lines = [self._line(candidate, name_release) for _, candidate in arranged]
         return Extraction(
             text=_join(lines),
             sentences=tuple(candidate.text for _, candidate in arranged),
@@ -193,6 +198,7 @@ def shortlist(question: str, documents: Sequence[Document], analyze: Analyze) ->
                 coverage=_coverage(weights, terms, context[number]),
                 bonus=bonus,
                 terms=terms,
+                covers=asked & (terms | context[number]),
                 value=value is not None,
             )
         )
@@ -240,12 +246,17 @@ def _score(candidate: Candidate, similarity: float | None) -> float:
 def _adds(candidate: Candidate, chosen: Sequence[Candidate]) -> bool:
     """Whether it says something that the chosen ones do not.
 
-    Beside a value only the value of another document does: a comparison.
+    Beside a value only that of another document does, if it is about something else that was
+    asked (the other release of a comparison) or differs though nothing tells them apart.
     """
-    if chosen[0].value and candidate.value:
-        return all(candidate.number != one.number for one in chosen)
-    if chosen[0].value:
-        return False
+    first = chosen[0]
+    if first.value:
+        others = [one for one in chosen if one.number == candidate.number]
+        more = candidate.covers.difference(*(one.covers for one in chosen))
+        differs = candidate.covers == first.covers and candidate.text not in {
+            one.text for one in chosen
+        }
+        return candidate.value and not others and (bool(more) or differs)
     for one in chosen:
         shared = len(candidate.terms & one.terms)
         if shared >= _SAME * max(1, min(len(candidate.terms), len(one.terms))):
