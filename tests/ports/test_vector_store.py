@@ -4,14 +4,17 @@ the official client's own local mode, which can't do everything (see ``CLIENT_CA
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from qdrant_client import AsyncQdrantClient
 
 from ragstream.adapters.memory_vectors import MemoryVectorStore
@@ -242,6 +245,62 @@ async def test_other_vector_names(store: VectorStore) -> None:
     await ensure(store, spec)
     await store.upsert(spec.name, RANKED)
     assert await found(store, spec.name, terms=sparse(t1=1.0)) == [1, 4, 3, 2]
+
+
+@given(
+    angles=st.lists(st.integers(0, 170), min_size=1, max_size=12),
+    documents=st.lists(
+        st.dictionaries(st.integers(1, 5), st.integers(1, 9).map(float), max_size=4),
+        min_size=12,
+        max_size=12,
+    ),
+    query=st.dictionaries(st.integers(1, 6), st.integers(1, 3).map(float), min_size=1),
+)
+@settings(max_examples=12)
+async def test_any_order_is_the_formulas(
+    each_store: VectorStore,
+    angles: list[int],
+    documents: list[dict[int, float]],
+    query: dict[int, float],
+) -> None:
+    spec = new_spec()
+    await ensure(each_store, spec)
+    weights = [dict(sorted(terms.items())) for terms in documents[: len(angles)]]
+    await each_store.upsert(
+        spec.name,
+        [
+            indexed_chunk(
+                number,
+                dense=toward(angle),
+                sparse=SparseVector(tuple(terms), tuple(terms.values())),
+            )
+            for number, (angle, terms) in enumerate(zip(angles, weights, strict=True))
+        ],
+    )
+    dense_order = await found(each_store, spec.name, limit=20)
+    cosines = [math.cos(math.radians(angle)) for angle in angles]
+    assert_ordered(dense_order, dict(enumerate(cosines)))
+
+    having = Counter(term for terms in weights for term in terms)
+    total = sum(bool(terms) for terms in weights)
+    expected = {
+        number: sum(
+            query[term] * terms[term] * math.log(1 + (total - n + 0.5) / (n + 0.5))
+            for term, n in having.items()
+            if term in query and term in terms
+        )
+        for number, terms in enumerate(weights)
+        if query.keys() & terms.keys()
+    }
+    asked = SparseVector(tuple(sorted(query)), tuple(query[term] for term in sorted(query)))
+    assert_ordered(await found(each_store, spec.name, dense=None, terms=asked, limit=20), expected)
+
+
+def assert_ordered(order: list[int], scores: dict[int, float]) -> None:
+    """All of them, best first; near ties (single precision) may stand either way."""
+    assert sorted(order) == sorted(scores)
+    for better, worse in pairwise(order):
+        assert scores[better] >= scores[worse] - 1e-5 * abs(scores[worse])
 
 
 # --- what a hit carries --------------------------------------------------------------------

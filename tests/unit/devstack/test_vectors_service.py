@@ -9,8 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
+import qdrant_edge as edge
 from qdrant_client.http import models
 
+from ragstream.devstack.vectors import engine
 from tests.support.vectors import LocalVectors, chunk_id, start
 
 SCHEMA = {
@@ -80,6 +82,35 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     with httpx.Client(base_url=vectors.url) as http:
         assert count(http) == 3
     assert vectors.stop() == 0
+
+
+def test_rewriting_segments_keeps_the_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "OPTIMIZE_AFTER", 1000)
+    collections = engine.Collections(tmp_path)
+    collections.create("docs", models.CreateCollection.model_validate(SCHEMA))
+    docs = collections["docs"]
+    points = [
+        edge.Point(id=number, vector={"dense": [1.0, float(number)]}, payload={})
+        for number in range(1, 2001)
+    ]
+    docs.update(edge.UpdateOperation.upsert_points(points), points=2000)
+    docs.update(edge.UpdateOperation.delete_points(list(range(1, 1001))), points=1000)
+    folder = tmp_path / "docs" / "shard" / "segments"
+    before = {path.name for path in folder.iterdir()}
+    collections.tidy()
+    assert {path.name for path in folder.iterdir()} != before
+    docs.update(edge.UpdateOperation.upsert_points(points[:1]), points=1)
+    collections.close()
+
+    collections = engine.Collections(tmp_path)
+    counted = collections["docs"].shard.count(edge.CountRequest())
+    nearest = edge.Query.Nearest([1.0, 0.0], using="dense")
+    best = collections["docs"].shard.query(edge.QueryRequest(limit=2, query=nearest))
+    collections.close()
+    assert counted == 1001
+    assert [point.id for point in best] == [1, 1001]
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,11 @@ def _to_dense(params: models.VectorParams) -> Any:
         quantization_config=params.quantization_config,
         datatype=params.datatype,
     )
-    return edge.EdgeVectorParams(size=params.size, distance=_DISTANCES[params.distance])
+    # Cold: pages are read when they are needed. The default would load 32 MiB per collection at
+    # start, however empty it is.
+    return edge.EdgeVectorParams(
+        size=params.size, distance=_DISTANCES[params.distance], memory=edge.Memory.Cold
+    )
 
 
 def field_schema(schema: models.PayloadFieldSchema | None) -> Any:
