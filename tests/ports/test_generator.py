@@ -3,10 +3,12 @@
 import asyncio
 import logging
 import socket
+from dataclasses import replace
 
 import pytest
 
-from ragstream.adapters.openai import OpenAIGenerator, connect, ping
+from ragstream.adapters.extractive import ExtractiveGenerator
+from ragstream.adapters.openai import OpenAIEmbeddings, OpenAIGenerator, connect, ping
 from ragstream.domain.errors import (
     ContextDoesNotFit,
     DependencyUnavailable,
@@ -15,7 +17,9 @@ from ragstream.domain.errors import (
     TransientError,
 )
 from ragstream.domain.evidence import Document, Metadata
-from ragstream.domain.ports import ChatMessage, Generator, Prompt
+from ragstream.domain.ports import ChatMessage, GeneratedPiece, Generator, Prompt
+from ragstream.prompting.extractive import extract
+from ragstream.retrieval import analysis
 from ragstream.testing import OpenAIServer
 
 TEXT = "Kafka keeps records in partitions. A partition is an ordered log. It was raining."
@@ -55,7 +59,17 @@ def openai_generator(client):
     return OpenAIGenerator(client, "some-model")
 
 
-@pytest.fixture(params=["openai"])
+@pytest.fixture
+def extractive_generator():
+    return ExtractiveGenerator(analysis.default)
+
+
+@pytest.fixture
+def dense_extractive_generator(client):
+    return ExtractiveGenerator(analysis.default, OpenAIEmbeddings(client, "e", 384))
+
+
+@pytest.fixture(params=["openai", "extractive", "dense_extractive"])
 def generator(request):
     return request.getfixturevalue(f"{request.param}_generator")
 
@@ -90,6 +104,47 @@ async def test_can_be_left_after_the_first_piece(generator):
 async def test_calls_at_the_same_time_do_not_mix(generator):
     results = await asyncio.gather(*(collect(generator) for _ in range(8)))
     assert all(result == results[0] for result in results)
+
+
+# --- extractive ----------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["extractive", "dense_extractive"])
+def either_extractive_generator(request):
+    return request.getfixturevalue(f"{request.param}_generator")
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [replace(PROMPT, documents=()), replace(PROMPT, question="Who won the chess cup of 1987?")],
+    ids=["no documents", "not answered"],
+)
+async def test_extractive_says_when_nothing_answers(either_extractive_generator, prompt):
+    pieces = [piece async for piece in either_extractive_generator.generate(prompt, timeout=10)]
+    assert pieces == [GeneratedPiece(finish_reason="no_answer")]
+
+
+async def test_extractive_streams_sentence_by_sentence(extractive_generator):
+    documents = tuple(
+        PROMPT.documents[0].model_copy(update={"text": text})
+        for text in ("Brokers store records.", "Leaders replicate partitions.")
+    )
+    question = "Which store records, which replicate partitions?"
+    prompt = replace(PROMPT, question=question, documents=documents)
+    pieces = [piece.text async for piece in extractive_generator.generate(prompt, timeout=10)]
+    assert len(pieces) == 3, "two sentences and the ending"
+    picked = extract(prompt.question, documents, analysis.default)
+    assert "".join(pieces) == picked.text
+    assert extractive_generator.model == "extractive"
+
+
+async def test_extractive_reports_its_encoder(server, dense_extractive_generator):
+    server.hang(endpoint="embeddings", times=2)
+    with pytest.raises(TransientError, match="in time"):
+        await collect(dense_extractive_generator, timeout=0.05)
+    await server.stop()
+    with pytest.raises(DependencyUnavailable):
+        await collect(dense_extractive_generator)
 
 
 # --- OpenAI --------------------------------------------------------------------------------
