@@ -101,6 +101,7 @@ class Dispatcher:
         self._ready: deque[tuple[_Partition, InboundRecord, Delivered]] = deque()
         self._running = 0
         self.finished = 0
+        self.was_assigned = False
 
     @property
     def in_flight(self) -> int:
@@ -113,6 +114,7 @@ class Dispatcher:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Start accepting records of these partitions, in a new epoch."""
+        self.was_assigned = True
         for name in partitions:
             self._partitions[name] = _Partition(name)
 

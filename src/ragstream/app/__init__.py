@@ -1,0 +1,80 @@
+"""The composition root: settings → adapters → stages → units that a runner can feed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from ragstream.adapters import postgres
+from ragstream.adapters.clock import SystemClock
+from ragstream.adapters.memory import MemoryBus
+from ragstream.app.adapters import Adapters, collection_specs, kafka_connection, open_adapters
+from ragstream.app.stages import build_acceptance, build_stages
+from ragstream.delivery.cancellation import Cancellations
+from ragstream.delivery.dispatcher import Window
+from ragstream.delivery.queries import Services
+from ragstream.delivery.retry import Backoff
+from ragstream.domain.topics import Topics
+from ragstream.pipeline import StageUnit, build_units, floor_plan
+from ragstream.settings import Settings
+
+__all__ = ["Adapters", "Pipeline", "collection_specs", "kafka_connection", "open_pipeline"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Everything that a runner and its surroundings need."""
+
+    settings: Settings
+    topics: Topics
+    adapters: Adapters
+    services: Services
+    units: list[StageUnit]
+
+
+@asynccontextmanager
+async def open_pipeline(
+    settings: Settings, *, bus: MemoryBus | None = None, only: Collection[str] = ()
+) -> AsyncIterator[Pipeline]:
+    """Connect, validate, migrate, build.
+
+    With a ``bus`` the pipeline runs on it, and components without an address are replaced by
+    their in-memory twins; without one it runs on Kafka and needs them all. ``only``: the stages
+    to build, all by default. Raises ``ConfigurationError``, ``DependencyUnavailable``.
+    """
+    topics = Topics(settings.kafka.prefix)
+    async with AsyncExitStack() as stack:
+        adapters = await open_adapters(settings, topics, bus, stack)
+        if adapters.database is not None:
+            for migration in await postgres.migrate(adapters.database):
+                log.info("applied migration %s", migration.name)
+        await adapters.store.ensure(
+            collection_specs(settings),
+            create=settings.qdrant.ensure_collections,
+            payload_indexes=settings.qdrant.ensure_payload_indexes,
+        )
+        services = Services(
+            topics=topics,
+            ledger=adapters.ledger,
+            publisher=adapters.publisher,
+            cancel_marks=adapters.cancel_marks,
+            done_marks=adapters.done_marks,
+            cancellations=Cancellations(),
+            clock=SystemClock(),
+            backoff=Backoff(settings.delivery.retry_base, settings.delivery.retry_max),
+            replies=adapters.replies,
+        )
+        concurrency = settings.delivery.concurrency
+        steps = [
+            replace(step, concurrency=getattr(concurrency, step.stage))
+            for step in floor_plan(
+                topics, build_stages(settings, topics, adapters), build_acceptance(settings)
+            )
+        ]
+        window = Window(**settings.delivery.window.model_dump())
+        units = build_units(steps, services, window=window, only=only)
+        yield Pipeline(settings, topics, adapters, services, units)

@@ -1,0 +1,140 @@
+"""Running a pipeline: as a worker process on Kafka, or inside a program on the in-memory bus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+
+from ragstream.adapters.kafka import KafkaBus
+from ragstream.adapters.kafka_admin import TopicAdmin
+from ragstream.adapters.memory import MemoryBus
+from ragstream.app import Pipeline, kafka_connection, open_pipeline
+from ragstream.client import Client
+from ragstream.domain.errors import ConfigurationError, InvalidEvent
+from ragstream.domain.events import Cancel
+from ragstream.domain.ports import Bus
+from ragstream.domain.topics import Topics
+from ragstream.health import Health
+from ragstream.inprocess import MemoryRunner
+from ragstream.settings import Settings
+from ragstream.wire import decode
+from ragstream.worker import FaustRunner
+
+__all__ = ["in_process", "run_worker"]
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a cancel mark outlives its request: longer than any query.
+CANCEL_TTL = 86_400.0
+
+
+async def run_worker(
+    settings: Settings,
+    stages: Collection[str] = (),
+    *,
+    stop: asyncio.Event,
+    ready: asyncio.Event | None = None,
+) -> None:
+    """Run stages (all by default) on Kafka until ``stop``.
+
+    Raises what made a stage unable to go on, so that the process ends and is started anew by
+    whatever supervises it.
+    """
+    async with open_pipeline(settings, only=stages) as pipeline:
+        connection = kafka_connection(settings)
+        delivery = settings.delivery
+        async with TopicAdmin.connect(connection) as admin:
+            await _initialise_groups(admin, pipeline, delivery.start)
+        runner = FaustRunner(
+            connection,
+            pipeline.units,
+            drain=delivery.drain,
+            commit_interval=delivery.commit_interval,
+            session_timeout=delivery.session_timeout,
+            instance_id=delivery.instance_id,
+        )
+        bus = KafkaBus(connection)
+        async with Health(settings.worker, pipeline.units, runner), _cancelling(bus, pipeline):
+            try:
+                await runner.start()
+                log.info("ready: %s", ", ".join(unit.stage for unit in pipeline.units))
+                if ready is not None:
+                    ready.set()
+                await _until_stopped(stop, runner)
+            finally:
+                await runner.stop()
+                await bus.aclose()
+
+
+@asynccontextmanager
+async def in_process(settings: Settings) -> AsyncIterator[Client]:
+    """The whole pipeline on the in-memory bus, and a client to ask it.
+
+    Components without an address in the settings are replaced by in-memory ones.
+    """
+    bus = MemoryBus(Topics(settings.kafka.prefix).all())
+    async with open_pipeline(settings, bus=bus) as pipeline:
+        runner = MemoryRunner(bus, pipeline.units, drain=settings.delivery.drain)
+        async with _cancelling(bus, pipeline):
+            await runner.start()
+            try:
+                async with Client(bus, prefix=settings.kafka.prefix) as client:
+                    yield client
+            finally:
+                await runner.stop()
+
+
+async def _initialise_groups(admin: TopicAdmin, pipeline: Pipeline, start: str) -> None:
+    """A group without offsets must not answer the whole history again, unless asked to."""
+    groups = {unit.group: unit.topic for unit in pipeline.units}
+    missing = await admin.uninitialised_groups(groups)
+    if not missing:
+        return
+    if start == "none":
+        raise ConfigurationError(
+            f"no committed offsets for {', '.join(sorted(missing))}: run `ragstream topics apply`, "
+            "or start the worker with --from earliest or --from latest"
+        )
+    await admin.initialise_groups(
+        {group: groups[group] for group in missing}, latest=start == "latest"
+    )
+
+
+async def _until_stopped(stop: asyncio.Event, runner: FaustRunner) -> None:
+    stopping = asyncio.ensure_future(stop.wait())
+    failing = asyncio.ensure_future(runner.wait_failed())
+    try:
+        await asyncio.wait((stopping, failing), return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            raise failing.result()
+    finally:
+        stopping.cancel()
+        failing.cancel()
+
+
+@asynccontextmanager
+async def _cancelling(bus: Bus, pipeline: Pipeline) -> AsyncIterator[None]:
+    """Follow the control topic, outside any group: every worker has to hear of a cancellation."""
+    async with bus.tail([pipeline.topics.control]) as records:
+
+        async def follow() -> None:
+            async for record in records:
+                try:
+                    cancel, _ = decode(record, Cancel, lenient=True)
+                except InvalidEvent as error:
+                    log.warning("unreadable control record at %d: %s", record.offset, error)
+                    continue
+                await pipeline.adapters.cancel_marks.mark(
+                    cancel.tenant, cancel.query_id, ttl=CANCEL_TTL
+                )
+                pipeline.services.cancellations.cancel(cancel.tenant, cancel.query_id)
+
+        following = asyncio.create_task(follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
