@@ -9,6 +9,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from ragstream.adapters.openai import connect
 from ragstream.testing import OpenAIServer
 
 QUESTION = [
@@ -25,7 +26,7 @@ async def server():
 
 @pytest.fixture
 async def client(server):
-    async with AsyncOpenAI(base_url=server.base_url, api_key="k", max_retries=0) as client:
+    async with connect(server.base_url, "k") as client:
         yield client
 
 
@@ -66,7 +67,7 @@ async def test_stream_joins_to_the_same_text_and_ends_with_usage(client):
     text = "  Two  lines,\nand a tail. [1]\n"
     async with OpenAIServer() as server:
         server.reply(text)
-        async with AsyncOpenAI(base_url=server.base_url, api_key="k") as client:
+        async with connect(server.base_url, "k") as client:
             stream = await ask(client, stream=True, stream_options={"include_usage": True})
             chunks = [chunk async for chunk in stream]
     pieces = [c.choices[0].delta.content or "" for c in chunks if c.choices]
@@ -185,7 +186,7 @@ async def test_embeddings_are_unit_vectors_near_for_common_words(client, server,
 async def test_models_and_the_key():
     async with (
         OpenAIServer(api_key="right") as server,
-        AsyncOpenAI(base_url=server.base_url, api_key="wrong", max_retries=0) as client,
+        connect(server.base_url, "wrong") as client,
     ):
         with pytest.raises(openai.AuthenticationError):
             await client.models.list()
@@ -213,7 +214,7 @@ async def test_runs_on_its_own():
     )
     try:
         url = (await process.stdout.readline()).decode().strip()
-        async with AsyncOpenAI(base_url=url, api_key="k") as client:
+        async with connect(url, "k") as client:
             assert (await client.models.list()).data
     finally:
         process.send_signal(signal.SIGINT)
