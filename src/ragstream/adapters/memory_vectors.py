@@ -7,7 +7,6 @@ exact; what a hit is and how it is scored is Qdrant's. Nothing survives the proc
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -257,12 +256,10 @@ def _query_weights(query: SparseVector, collection: _Collection) -> dict[int, fl
     weights = dict(zip(query.indices, query.values, strict=True))
     if not collection.spec.idf:
         return weights
-    total = sum(bool(point.sparse) for point in collection.points.values())
-    having = Counter(
-        index for point in collection.points.values() for index in point.sparse if index in weights
-    )
+    terms = [point.sparse for point in collection.points.values() if point.sparse]
+    having = {index: sum(index in sparse for sparse in terms) for index in weights}
     return {
-        index: weight * math.log1p((total - having[index] + 0.5) / (having[index] + 0.5))
+        index: weight * math.log1p((len(terms) - having[index] + 0.5) / (having[index] + 0.5))
         for index, weight in weights.items()
     }
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Self, TypeVar
 
+import httpx
 from qdrant_client import AsyncQdrantClient, models
 
 from ragstream.adapters.payload import (
@@ -37,6 +38,9 @@ __all__ = ["QdrantVectorStore"]
 UPSERT_BATCH = 64
 SCROLL_PAGE = 256
 MAX_RELEASES = 1_000
+#: For REST. Left to itself the client keeps no connection to this machine open. A Qdrant server
+#: closes idle ones after five seconds; we close them first.
+CONNECTIONS = httpx.Limits(max_keepalive_connections=32, keepalive_expiry=4.0)
 
 T = TypeVar("T")
 
@@ -76,6 +80,7 @@ class QdrantVectorStore:
             timeout=math.ceil(timeout),
             prefer_grpc=prefer_grpc,
             check_compatibility=False,  # it would block on the network here
+            limits=CONNECTIONS,
         )
         return cls(client, timeout=timeout)
 
