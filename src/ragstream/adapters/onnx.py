@@ -53,7 +53,7 @@ class OnnxMiniLM:
     """
 
     dimensions = 384
-    model = "all-MiniLM-L6-v2-int8"
+    model = "all-MiniLM-L6-v2"
 
     def __init__(
         self,

@@ -23,7 +23,10 @@ _ABBREVIATIONS = frozenset(
         "inc ltd jr sr jan feb mar apr jun jul aug sep sept oct nov dec",
     )
 )
-_END = re.compile(r"""[.!?…]+["'”’»)\]]*(?=\s+["'“‘«(\[]?[^\sa-z])|[。！？]+[」』”’）]*|[.!?]+$""")
+_END = re.compile(
+    r"""[.…]+["'”’»)\]]*(?=\s+["'“‘«(\[]?[^\sa-z])"""  # a stop, if what follows looks like a start
+    r"""|[!?]+["'”’»)\]]*(?=\s)|[。！？]+[」』”’）]*|[.!?]+$"""
+)
 _LAST_WORD = re.compile(r"([^\W\d_](?:[^\W\d_]|\.(?=[^\W\d_]))*)$")
 
 

@@ -23,6 +23,8 @@ Analyzer = Callable[[str], list[str]]
 
 MAX_TOKEN_LENGTH = 255  # UTF-16 code units, as Lucene counts; longer tokens are cut up
 MIN_TERM_LENGTH = 2  # UTF-16 code units
+_WINDOW = 1024
+_LOOKAHEAD = 32
 
 
 def _grammar() -> regex.Pattern[str]:
@@ -44,10 +46,11 @@ def _grammar() -> regex.Pattern[str]:
     piece = rf"(?:(?:{letters}|{digits})++|(?:{kana})++)"
     word = rf"(?:{low})*+{piece}(?:(?:{low})++{piece})*+(?:{low})*+"
 
+    # More joiners in a row than a few are noise, and following them takes quadratic time.
     # Presentation selectors and joiners are part of the sequence, not of a base character.
     no_pictograph = r"[0-9#*\p{WB=Regional_Indicator}\p{Emoji_Modifier}]"
     pictograph = rf"[\p{{Extended_Pictographic}}[\p{{Emoji}}--{no_pictograph}]]"
-    joiner = rf"\u200d(?!\u200d*(?:{pictograph}|\p{{Emoji_Modifier}}))"
+    joiner = rf"\u200d(?!\u200d{{0,3}}(?:{pictograph}|\p{{Emoji_Modifier}}))"
     own = r"[\ufe0e\ufe0f\u200d\U000e0020-\U000e007f\p{Emoji_Modifier}]"
     glue = rf"(?:[[\p{{WB=Extend}}\p{{WB=Format}}]--{own}]|{joiner})*"
     element = (
@@ -55,7 +58,7 @@ def _grammar() -> regex.Pattern[str]:
         rf"|{pictograph}{glue}\ufe0f?)"
     )
     emoji = (
-        rf"\u200d*{element}(?:[\U000e0020-\U000e007e]+\U000e007f|(?:\u200d+{element})*)"
+        rf"\u200d{{0,3}}+{element}(?:[\U000e0020-\U000e007e]+\U000e007f|(?:\u200d{{1,4}}{element})*+)"
         rf"|[#*]{glue}\ufe0f?\u20e3{glue}"
         rf"|(?:\p{{WB=Regional_Indicator}}{marks}){{2}}"
     )
@@ -97,17 +100,25 @@ def standard_tokens(text: str) -> list[str]:
     """Tokens of Lucene's StandardAnalyzer, the short ones included."""
     lowered = text.lower()
     pattern = _ASCII_TOKEN if lowered.isascii() else _TOKEN
-    tokens: list[str] = []
+    return [match[0] for match in _matches(pattern, lowered)]
+
+
+def _matches(pattern: regex.Pattern[str], text: str) -> Iterator[regex.Match[str]]:
+    """Tokens of at most ``MAX_TOKEN_LENGTH``, looking no further ahead than a token can reach,
+    so that a text without a break takes no longer than others."""
     position = 0
-    while match := pattern.search(lowered, position):
-        token, position = match[0], match.end()
-        if _units(token) > MAX_TOKEN_LENGTH:
-            match = pattern.match(lowered, match.start(), _cut(lowered, match.start()))
-            if match is None:  # pragma: no cover - a token's own beginning is a token
-                continue
-            token, position = match[0], match.end()
-        tokens.append(token)
-    return tokens
+    while position < len(text):
+        end = min(position + _WINDOW, len(text))
+        match = pattern.search(text, position, end)
+        if match is None:
+            position = end if end == len(text) else end - _LOOKAHEAD
+        elif end < len(text) and match.end() > end - _LOOKAHEAD and match.start() > position:
+            position = match.start()  # may go on behind the window
+        else:
+            if _units(match[0]) > MAX_TOKEN_LENGTH:
+                match = pattern.match(text, match.start(), _cut(text, match.start())) or match
+            yield match
+            position = match.end()
 
 
 def standard(text: str) -> list[str]:
@@ -149,8 +160,8 @@ def _bigrams(run: str) -> Iterator[str]:
 
 def _words(text: str) -> Iterator[str]:
     pattern = _ASCII_TOKEN if text.isascii() else _TOKEN
-    for match in pattern.finditer(text):
-        yield from _word_terms(match[0][:MAX_TOKEN_LENGTH])
+    for match in _matches(pattern, text):
+        yield from _word_terms(match[0])
 
 
 @lru_cache(maxsize=65_536)

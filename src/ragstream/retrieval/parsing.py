@@ -126,6 +126,7 @@ def _markdown_heading(inline: Token) -> tuple[str, str | None]:
 _SKIPPED = frozenset(
     ("script", "style", "noscript", "template", "svg", "nav", "footer", "iframe", "form", "head")
 )
+_MAX_DEPTH = 200  # what is nested deeper is taken as plain text
 _INLINE = frozenset(
     re.findall(
         r"\w+",
@@ -162,7 +163,10 @@ class _HtmlWalk:
         if text:
             self.blocks.append(self.outline.block(BlockKind.TEXT, prefix + text))
 
-    def visit(self, node: LexborNode) -> None:
+    def visit(self, node: LexborNode, depth: int = 0) -> None:
+        if depth > _MAX_DEPTH:
+            self._text.append(node.text())
+            return
         for child in node.iter(include_text=True):
             tag = child.tag or ""
             if tag == "-text":
@@ -170,11 +174,11 @@ class _HtmlWalk:
             elif tag == "br":
                 self._text.append("\v")
             elif tag in _INLINE:
-                self.visit(child)
+                self.visit(child, depth + 1)
             elif tag not in _SKIPPED:
-                self._block(tag, child)
+                self._block(tag, child, depth)
 
-    def _block(self, tag: str, node: LexborNode) -> None:
+    def _block(self, tag: str, node: LexborNode, depth: int) -> None:
         self.flush()
         if re.fullmatch(r"h[1-6]", tag):
             self.outline.enter(int(tag[1]), _squeeze(node.text()), _anchor(node))
@@ -185,7 +189,7 @@ class _HtmlWalk:
             if table := "\n".join(_rows(node)):
                 self.blocks.append(self.outline.block(BlockKind.TABLE, table))
         else:
-            self.visit(node)
+            self.visit(node, depth + 1)
             self.flush("- " if tag == "li" else "")
 
 

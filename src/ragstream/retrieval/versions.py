@@ -98,13 +98,13 @@ def product(
         release = r"[0-9]{1,4}(?:\.[0-9]{1,5}){1,3}"
         release = rf"{release}(?:(?=\.x)|{_END})|[0-9]{{1,3}}(?:(?=\.x)|{_END}{_CLAUSE_END})"
         tail = rf"(?P<release>{release})(?:\.x{_END})?"
-        mention = rf"{_EDGE}(?:{spelled})[\s:-]*(?:v|version|release)?[\s-]*{tail}"
+        mention = rf"{_EDGE}(?:{spelled})[\s:-]*+(?:(?:v|version|release)[\s-]*+)?{tail}"
         shorthand = rf"{_OR_CONNECTOR}v?{tail}"
-        alone = re.compile(rf"{_EDGE}(?:release|version)s?[\s-]*v?{tail}", re.IGNORECASE)
+        alone = re.compile(rf"{_EDGE}(?:release|version)s?[\s-]*+v?{tail}", re.IGNORECASE)
     else:
         legacy = rf"{re.escape(legacy_prefix)}[1-9]{_END}|" if legacy_prefix else ""
         release = rf"{legacy}[0-9]{{1,3}}"
-        mention = rf"{_EDGE}(?:{spelled})[\s-]*(?P<release>{release}){_END}{_PATCH}"
+        mention = rf"{_EDGE}(?:{spelled})[\s-]*+(?P<release>{release}){_END}{_PATCH}"
         shorthand = rf"{_CONNECTOR}(?P<release>{release}){_END}{_PATCH}"
         alone = None
     return Product(
