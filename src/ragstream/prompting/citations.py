@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ragstream.domain.events import Citation
@@ -14,6 +14,7 @@ __all__ = [
     "ResolvedText",
     "citations",
     "cited_numbers",
+    "quoted",
     "resolve_markers",
     "snippet",
 ]
@@ -108,25 +109,42 @@ def resolve_markers(text: str, documents: Sequence[Document]) -> ResolvedText:
 
     def replace(match: re.Match[str]) -> str:
         nonlocal invented
-        asked = [int(number) for number in match[1].split(",")]
+        asked = _listed(match)
+        if 0 in asked:  # an interval or index: documents are numbered from 1
+            return match[0]
         known = list(dict.fromkeys(canonical[number] for number in asked if number in canonical))
         invented += sum(number not in canonical for number in asked)
         numbers.update(dict.fromkeys(known))
         return "".join(f"[{number}]" for number in known)
 
+    resolved = _outside_code(text, replace)
+    if invented:
+        resolved = re.sub(r"[ \t]+(?=[.,;:!?](?:\s|$)|$)", "", resolved, flags=re.MULTILINE)
+    return ResolvedText(resolved, tuple(numbers), invented)
+
+
+def quoted(text: str) -> str:
+    """A quotation in which numbers in brackets, such as the interval ``[0, 1]``, are marked as
+    code, so that they are not read as references."""
+    return _outside_code(text, lambda match: f"`{match[0]}`")
+
+
+def _outside_code(text: str, replace: Callable[[re.Match[str]], str]) -> str:
     parts = []
     position = 0
     for code in _CODE.finditer(text):
         parts += [_MARKER.sub(replace, text[position : code.start()]), code[0]]
         position = code.end()
     parts.append(_MARKER.sub(replace, text[position:]))
-    resolved = "".join(parts)
-    if invented:
-        resolved = re.sub(r"[ \t]+(?=[.,;:!?](?:\s|$)|$)", "", resolved, flags=re.MULTILINE)
-    return ResolvedText(resolved, tuple(numbers), invented)
+    return "".join(parts)
+
+
+def _listed(marker: re.Match[str]) -> list[int]:
+    return [int(number) for number in marker[1].split(",")]
 
 
 def cited_numbers(text: str) -> tuple[int, ...]:
     """Numbers that a text refers to, in order, each once."""
-    found = (int(n) for match in _MARKER.finditer(_CODE.sub("", text)) for n in match[1].split(","))
+    lists = (_listed(match) for match in _MARKER.finditer(_CODE.sub(" ", text)))
+    found = (number for numbers in lists if 0 not in numbers for number in numbers)
     return tuple(dict.fromkeys(found))

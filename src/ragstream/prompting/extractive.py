@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import log
 
 from ragstream.domain.evidence import Document
+from ragstream.prompting.citations import quoted
 from ragstream.prompting.sentences import is_value_line, sentences
 
 __all__ = ["Candidate", "Extraction", "Shortlist", "extract", "shortlist"]
@@ -155,12 +156,11 @@ class Shortlist:
         if name_release and metadata.doc_version:
             release = f"{metadata.product or ''} {metadata.doc_version}".strip()
         about = metadata.title or " ".join(metadata.headings[-1:])
+        said = f"{quoted(candidate.text)} [{candidate.number}]"
         if candidate.value and about:
             about = f"{about} ({release})" if release else about
-            return f"{about} – {candidate.text} [{candidate.number}]"
-        if release:
-            return f"{release}: {candidate.text} [{candidate.number}]"
-        return f"{candidate.text} [{candidate.number}]"
+            return f"{quoted(about)} – {said}"
+        return f"{release}: {said}" if release else said
 
 
 def shortlist(question: str, documents: Sequence[Document], analyze: Analyze) -> Shortlist:

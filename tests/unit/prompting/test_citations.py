@@ -8,6 +8,7 @@ from ragstream.prompting.citations import (
     SNIPPET_LENGTH,
     citations,
     cited_numbers,
+    quoted,
     resolve_markers,
     snippet,
 )
@@ -65,6 +66,19 @@ def test_code_and_links_are_left_alone() -> None:
     resolved = resolve_markers(text, DOCS)
     assert resolved.text == text
     assert resolved.invented == 0
+    assert cited_numbers(text) == (1,)
+
+
+def test_intervals_are_no_references() -> None:
+    resolved = resolve_markers("Between [0, 1] and [0]. See [1].", DOCS)
+    assert resolved.text == "Between [0, 1] and [0]. See [1]."
+    assert resolved.numbers == (1,)
+
+
+def test_a_quotation_keeps_its_brackets() -> None:
+    text = f"{quoted('Valid values: [1, 2] or `[3]`')} [1]"
+    assert text == "Valid values: `[1, 2]` or `[3]` [1]"
+    assert resolve_markers(text, DOCS).text == text
     assert cited_numbers(text) == (1,)
 
 
