@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from ragstream.adapters.kafka import KafkaConnection, KafkaPublisher
 from ragstream.adapters.kafka_admin import Applied, TopicAdmin
 from ragstream.devstack.state import Endpoints
-from ragstream.domain.declarations import TopicDeclaration, declare
+from ragstream.domain.declarations import TopicDeclaration, declare, groups
 from ragstream.domain.errors import ConfigurationError, DependencyUnavailable
 from ragstream.domain.records import OutboundRecord
 from ragstream.domain.topics import Topics
@@ -97,15 +97,15 @@ async def test_groups_start_at_the_first_record(
 ) -> None:
     await admin.apply(declared)
     await publish(connection, topics.queries, 0, 0, 1)
-    groups = {topics.group(stage) for stage in ("route", "retrieve", "rerank", "answer")}
-    groups |= {topics.group("ingest"), topics.group("history")}
-    assert await admin.uninitialised_groups(declared) == dict.fromkeys(groups, (0, 1))
-    started = {one.group: one for one in await admin.initialise_groups(declared)}
-    assert started.keys() == groups
+    stages = ("route", "retrieve", "rerank", "answer", "ingest", "history")
+    names = {topics.group(stage) for stage in stages}
+    assert await admin.uninitialised_groups(groups(declared)) == dict.fromkeys(names, (0, 1))
+    started = {one.group: one for one in await admin.initialise_groups(groups(declared))}
+    assert started.keys() == names
     assert started[topics.group("route")].records == 3
-    assert await admin.uninitialised_groups(declared) == {}
+    assert await admin.uninitialised_groups(groups(declared)) == {}
     assert await admin.lag(topics.group("route"), topics.queries) == {0: 2, 1: 1}
-    assert await admin.initialise_groups(declared) == []
+    assert await admin.initialise_groups(groups(declared)) == []
 
 
 async def test_groups_may_start_at_the_end(
@@ -116,7 +116,7 @@ async def test_groups_may_start_at_the_end(
 ) -> None:
     await admin.apply(declared)
     await publish(connection, topics.queries, 0, 0, 1)
-    await admin.initialise_groups(declared, start="latest")
+    await admin.initialise_groups(groups(declared), latest=True)
     await publish(connection, topics.queries, 1)
     assert await admin.lag(topics.group("route"), topics.queries) == {0: 0, 1: 1}
 
@@ -126,8 +126,8 @@ async def test_groups_of_topics_that_are_not_as_declared(
 ) -> None:
     await admin.apply(declared)
     wider = declare(topics, "development", partitions=5)
-    assert len(await admin.initialise_groups(wider)) == 6
-    assert await admin.uninitialised_groups(wider) == {}
+    assert len(await admin.initialise_groups(groups(wider))) == 6
+    assert await admin.uninitialised_groups(groups(wider)) == {}
 
 
 async def test_a_group_with_some_offsets_is_left_alone(
@@ -140,9 +140,9 @@ async def test_a_group_with_some_offsets_is_left_alone(
     async with admin._consumer(topics.group("route")) as consumer:
         consumer.assign([TopicPartition(topics.queries, 0)])
         await consumer.commit({TopicPartition(topics.queries, 0): 0})
-    started = await admin.initialise_groups(wide)
+    started = await admin.initialise_groups(groups(wide))
     assert topics.group("route") not in {one.group for one in started}
-    assert await admin.uninitialised_groups(wide) == {topics.group("route"): (1, 2)}
+    assert await admin.uninitialised_groups(groups(wide)) == {topics.group("route"): (1, 2)}
 
 
 async def test_a_group_in_use_is_refused(
@@ -161,7 +161,7 @@ async def test_a_group_in_use_is_refused(
     await worker.start()
     try:
         with pytest.raises(ConfigurationError, match="in use"):
-            await admin.initialise_groups(declared)
+            await admin.initialise_groups(groups(declared))
     finally:
         await worker.stop()
 

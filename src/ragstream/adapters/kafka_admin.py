@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -127,54 +127,50 @@ class TopicAdmin:
 
     async def initialise_groups(
         self,
-        declared: Sequence[TopicDeclaration],
+        groups: Mapping[str, str],
         *,
-        start: Literal["earliest", "latest"] = "earliest",
+        latest: bool = False,
     ) -> list[GroupStart]:
-        """Give the stages' groups their first offsets, where a group has none at all.
+        """Give groups their first offsets in the topic of each, where a group has none at all:
+        those of the first records, or of the next ones.
 
         So a worker never has to guess where to start. Partitions that lack offsets in a group
         that has others are left alone; ``uninitialised_groups`` tells them. Raises
         ``ConfigurationError`` when a worker is running in a group.
         """
         started = []
-        for topic in declared:
-            if topic.group is None:
-                continue
-            committed = await self._committed(topic.group, topic.name)
+        for group, topic in groups.items():
+            committed = await self._committed(group, topic)
             if any(offset is not None for offset in committed.values()):
                 continue
-            partitions = [TopicPartition(topic.name, number) for number in committed]
-            async with self._consumer(topic.group) as consumer, _translated():
+            partitions = [TopicPartition(topic, number) for number in committed]
+            async with self._consumer(group) as consumer, _translated():
                 first = await consumer.beginning_offsets(partitions)
                 last = await consumer.end_offsets(partitions)
-                offsets = first if start == "earliest" else last
+                offsets = last if latest else first
                 consumer.assign(partitions)
                 try:
                     await consumer.commit(offsets)
                 except CommitFailedError:
                     raise ConfigurationError(
-                        f"group {topic.group} is in use: stop its workers first"
+                        f"group {group} is in use: stop its workers first"
                     ) from None
             records = sum(last[one] - offsets[one] for one in partitions)
-            started.append(GroupStart(topic.group, topic.name, records))
+            started.append(GroupStart(group, topic, records))
         return started
 
-    async def uninitialised_groups(
-        self, declared: Sequence[TopicDeclaration]
-    ) -> dict[str, tuple[int, ...]]:
-        """Partitions without a committed offset, by group; groups that have all are left out.
+    async def uninitialised_groups(self, groups: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
+        """Partitions of each group's topic without a committed offset, by group; groups that have
+        all are left out.
 
         Raises ``ConfigurationError`` for topics that do not exist.
         """
         found = {}
-        for topic in declared:
-            if topic.group is None:
-                continue
-            committed = await self._committed(topic.group, topic.name)
+        for group, topic in groups.items():
+            committed = await self._committed(group, topic)
             lacking = tuple(number for number, offset in committed.items() if offset is None)
             if lacking:
-                found[topic.group] = lacking
+                found[group] = lacking
         return found
 
     async def lag(self, group: str, topic: str) -> dict[int, int]:

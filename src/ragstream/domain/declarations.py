@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from ragstream.domain.topics import TOPIC_KINDS, TopicKind, Topics
 
-__all__ = ["CONSUMERS", "Environment", "TopicDeclaration", "declare", "min_insync"]
+__all__ = ["CONSUMERS", "Environment", "TopicDeclaration", "declare", "groups", "min_insync"]
 
 Environment = Literal["production", "development"]
 
@@ -67,6 +68,11 @@ class TopicDeclaration:
 def min_insync(replication: int) -> int:
     """Replicas that must have a record before it is confirmed: one may be down."""
     return 2 if replication >= 3 else 1
+
+
+def groups(declared: Iterable[TopicDeclaration]) -> dict[str, str]:
+    """Topic by the consumer group that reads it."""
+    return {topic.group: topic.name for topic in declared if topic.group is not None}
 
 
 def declare(
