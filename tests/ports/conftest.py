@@ -26,7 +26,8 @@ def postgres():
 @pytest.fixture
 async def redis_connection(valkey):
     """A key space of its own for each test."""
-    connection = redis.connect(valkey.url, prefix=f"test-{os.urandom(4).hex()}", pause=0.0)
+    prefix = f"test-{os.urandom(4).hex()}"
+    connection = redis.connect(valkey.url, prefix=prefix, operation_timeout=5.0, pause=0.0)
     yield connection
     await connection.aclose()
 

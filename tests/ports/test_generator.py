@@ -281,7 +281,7 @@ async def test_time_limits(server, client):
     server.reply("one two", piece_delay=60, times=1)
     heard = []
     with pytest.raises(TransientError, match="in time"):
-        await collect(OpenAIGenerator(client, "m"), timeout=0.3, into=heard)
+        await collect(OpenAIGenerator(client, "m"), timeout=1.0, into=heard)
     assert [piece.text for piece in heard] == ["one"]
 
 

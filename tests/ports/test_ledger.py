@@ -110,7 +110,7 @@ async def test_a_writer_that_waits_for_another_transaction_reads_what_that_one_s
     )
     ours = asyncio.create_task(ledger.record(KEY, outcome("ours")))
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not await database.run(lambda connection: connection.fetchval(waiting)):
             await asyncio.sleep(0.01)
     assert not ours.done()
