@@ -27,7 +27,9 @@ def postgres():
 async def redis_connection(valkey):
     """A key space of its own for each test."""
     prefix = f"test-{os.urandom(4).hex()}"
-    connection = redis.connect(valkey.url, prefix=prefix, operation_timeout=5.0, pause=0.0)
+    connection = redis.connect(
+        valkey.url, prefix=prefix, connect_timeout=5.0, operation_timeout=5.0, pause=0.0
+    )
     yield connection
     await connection.aclose()
 

@@ -212,7 +212,9 @@ async def tables_fail_open(connection):
 @pytest.mark.integration
 async def test_outage_fails_open_and_recovers(own_valkey, caplog):
     caplog.set_level(logging.WARNING)
-    connection = redis.connect(own_valkey.url, operation_timeout=5.0, pause=0.0)
+    connection = redis.connect(
+        own_valkey.url, connect_timeout=5.0, operation_timeout=5.0, pause=0.0
+    )
     cache = RedisAnswerCache(connection)
     await cache.put("a", "k", answer(), ttl=60)
     own_valkey.stop()
@@ -230,7 +232,7 @@ async def test_outage_fails_open_and_recovers(own_valkey, caplog):
 
 @pytest.mark.integration
 async def test_a_restart_between_two_calls_goes_unnoticed(own_valkey):
-    connection = redis.connect(own_valkey.url, operation_timeout=5.0)
+    connection = redis.connect(own_valkey.url, connect_timeout=5.0, operation_timeout=5.0)
     await connection.ping()
     own_valkey.stop()
     own_valkey.start()
