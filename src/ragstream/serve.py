@@ -45,7 +45,7 @@ async def run_worker(
     async with open_pipeline(settings, only=stages) as pipeline:
         connection = kafka_connection(settings)
         delivery = settings.delivery
-        async with TopicAdmin.connect(connection) as admin:
+        async with TopicAdmin(connection) as admin:
             await _initialise_groups(admin, pipeline, delivery.start)
         runner = FaustRunner(
             connection,

@@ -607,7 +607,7 @@ async def test_writing_to_a_missing_collection(store: VectorStore) -> None:
         await store.upsert("nowhere", [indexed_chunk(1)])
 
 
-async def test_chunk_hashes(store: VectorStore, collection: str) -> None:
+async def test_revisions(store: VectorStore, collection: str) -> None:
     chunks = [
         indexed_chunk(1, document_id="guide"),
         indexed_chunk(2, document_id="guide", access=("bob", "ann")),
@@ -615,19 +615,21 @@ async def test_chunk_hashes(store: VectorStore, collection: str) -> None:
         indexed_chunk(4, document_id="guide", tenant="rival"),
     ]
     await store.upsert(collection, chunks)
-    assert await store.chunk_hashes(collection, "acme", "guide") == {
-        chunk_id(1): "hash-1",
-        chunk_id(2): "hash-2:ann,bob",
+    assert await store.revisions(collection, "acme", "guide") == {
+        chunk_id(1): chunks[0].revision,
+        chunk_id(2): chunks[1].revision,
     }
-    assert {chunk.fingerprint for chunk in chunks[:2]} == {"hash-1", "hash-2:ann,bob"}
-    assert await store.chunk_hashes(collection, "acme", "none such") == {}
+    readers_named_otherwise = replace(chunks[1], access=("ann", "bob", "ann"))
+    assert readers_named_otherwise.revision == chunks[1].revision
+    assert replace(chunks[1], access=()).revision != chunks[1].revision
+    assert await store.revisions(collection, "acme", "none such") == {}
 
 
-async def test_chunk_hashes_of_a_long_document(store: VectorStore, collection: str) -> None:
+async def test_revisions_of_a_long_document(store: VectorStore, collection: str) -> None:
     chunks = [indexed_chunk(number, document_id="book") for number in range(1, 301)]
     await store.upsert(collection, chunks)
-    hashes = await store.chunk_hashes(collection, "acme", "book")
-    assert hashes == {chunk.chunk.id: chunk.fingerprint for chunk in chunks}
+    found_revisions = await store.revisions(collection, "acme", "book")
+    assert found_revisions == {chunk.chunk.id: chunk.revision for chunk in chunks}
 
 
 async def test_delete(store: VectorStore, collection: str) -> None:

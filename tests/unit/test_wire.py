@@ -99,7 +99,7 @@ def test_names_of_types() -> None:
         (b'{"query_id": "a", "text": "x", "top_k": -1}', "top_k: "),
         (b'{"query_id": "a", "text": "x", "deadline": "2026-01-01T00:00:00"}', "deadline: "),
         (b'{"query_id": "a", "text": "\\u200b \\u202e"}', "text: has no visible character"),
-        (b'{"query_id": "a", "text": "x", "history": [{"role": "root", "text": "y"}]}', "history.0"),
+        (b'{"query_id": "a", "text": "x", "history": [{"role": "root", "text": "y"}]}', "history"),
         (b'{"query_id": "a", "text": "x", "reply_partition": 1}', "reply_partition needs reply_to"),
     ],
 )  # fmt: skip

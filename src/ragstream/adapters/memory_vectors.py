@@ -20,8 +20,8 @@ from ragstream.adapters.payload import (
     ACCESS,
     DOC_VERSION,
     DOCUMENT_ID,
-    HASH,
     PRODUCT,
+    REVISION,
     TENANT,
     to_document,
     to_payload,
@@ -43,7 +43,6 @@ from ragstream.domain.evidence import (
     SearchRequest,
     SparseVector,
     VersionConstraint,
-    chunk_fingerprint,
 )
 from ragstream.domain.ports import CollectionSpec, DocumentRef
 from ragstream.retrieval.fusion import rrf_score
@@ -114,11 +113,9 @@ class MemoryVectorStore:
         points = {_point_id(chunk.chunk.id): _to_point(chunk, known.spec) for chunk in chunks}
         known.points.update(points)
 
-    async def chunk_hashes(
-        self, collection: str, tenant: str, document_id: str
-    ) -> Mapping[str, str]:
+    async def revisions(self, collection: str, tenant: str, document_id: str) -> Mapping[str, str]:
         return {
-            point_id: chunk_fingerprint(point.payload.get(HASH), point.payload[ACCESS])
+            point_id: str(point.payload[REVISION])
             for point_id, point in self._collection(collection).points.items()
             if point.payload[TENANT] == tenant and point.payload[DOCUMENT_ID] == document_id
         }

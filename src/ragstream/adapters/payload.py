@@ -1,7 +1,8 @@
 """How a chunk lies in a vector store: its payload, and the names a filter may use.
 
 The payload is the chunk's metadata under its camelCase names, and beside it ``text``,
-``documentId``, ``tenant`` and ``access`` (user ids; empty or absent: everyone of the tenant).
+``documentId``, ``tenant``, ``access`` (user ids; empty or absent: everyone of the tenant) and
+``revision``, which tells whether the chunk has changed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = [
     "HASH",
     "KEYWORD_FIELDS",
     "PRODUCT",
+    "REVISION",
     "TENANT",
     "TEXT",
     "to_document",
@@ -34,6 +36,7 @@ TENANT = "tenant"
 ACCESS = "access"
 HASH = "hash"
 PRODUCT = "product"
+REVISION = "revision"
 DOC_VERSION = "docVersion"
 
 #: Fields that get an index, because queries filter on them.
@@ -52,7 +55,7 @@ KEYWORD_FIELDS = (
 )
 DATETIME_FIELDS = ("publishedAt",)
 
-_OWN_FIELDS = frozenset({TEXT, DOCUMENT_ID, TENANT, ACCESS})
+_OWN_FIELDS = frozenset({TEXT, DOCUMENT_ID, TENANT, ACCESS, REVISION})
 _CAMEL_CASE = {
     "document_id": DOCUMENT_ID,
     **{name: field.alias or name for name, field in Metadata.model_fields.items()},
@@ -68,6 +71,7 @@ def to_payload(chunk: IndexedChunk) -> dict[str, Any]:
         DOCUMENT_ID: chunk.chunk.document_id,
         TENANT: chunk.tenant,
         ACCESS: list(chunk.access),
+        REVISION: chunk.revision,
     }
 
 

@@ -11,6 +11,7 @@ from openai import AsyncOpenAI
 from pydantic import SecretStr
 
 from ragstream.adapters import memory_state, openai, postgres, redis
+from ragstream.adapters.embedding_cache import CachedEncoder
 from ragstream.adapters.kafka import KafkaConnection, KafkaDeltas, KafkaPublisher
 from ragstream.adapters.memory import MemoryBus, MemoryDeltas
 from ragstream.adapters.memory_vectors import MemoryVectorStore
@@ -224,22 +225,24 @@ def _dense(settings: Settings, stack: AsyncExitStack) -> DenseEncoder:
                 f"RAGSTREAM_EMBEDDINGS__DIMENSIONS: {encoder.model} has {encoder.dimensions}, "
                 f"not {embeddings.dimensions}"
             )
-        return encoder
+        return CachedEncoder(encoder)
     if embeddings.base_url is None:
         raise ConfigurationError("RAGSTREAM_EMBEDDINGS__BASE_URL is not set")
     client = openai.connect(embeddings.base_url, _secret(embeddings.api_key))
     stack.push_async_callback(client.close)
-    return openai.OpenAIEmbeddings(
-        client,
-        embeddings.model,
-        embeddings.dimensions,
-        batch_size=embeddings.batch_size,
-        query_prefix=embeddings.query_prefix,
-        passage_prefix=embeddings.passage_prefix,
-        query_headers=_plain(embeddings.query_headers),
-        passage_headers=_plain(embeddings.ingest_headers),
-        query_timeout=embeddings.query_timeout,
-        passage_timeout=embeddings.ingest_timeout,
+    return CachedEncoder(
+        openai.OpenAIEmbeddings(
+            client,
+            embeddings.model,
+            embeddings.dimensions,
+            batch_size=embeddings.batch_size,
+            query_prefix=embeddings.query_prefix,
+            passage_prefix=embeddings.passage_prefix,
+            query_headers=_plain(embeddings.query_headers),
+            passage_headers=_plain(embeddings.ingest_headers),
+            query_timeout=embeddings.query_timeout,
+            passage_timeout=embeddings.ingest_timeout,
+        )
     )
 
 

@@ -31,7 +31,6 @@ SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
     # One node holds every replica; few partitions of the internal topics make it start quickly.
     "offsets.topic.replication.factor": "1",
@@ -53,6 +52,8 @@ SETTINGS = {
     "log.index.size.max.bytes": str(1024 * 1024),
 }
 """Broker settings, the same in every way of starting it (docker-compose.yml too)."""
+
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 
 HEAP = ("-Xms64m", "-Xmx256m")
 JVM = (
@@ -204,6 +205,7 @@ def _write(properties: Path, storage: Path, port: int, controller_port: int) -> 
     settings = {
         **SETTINGS,
         "log.dirs": str(storage),
+        "listener.security.protocol.map": PROTOCOLS,
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
@@ -230,6 +232,7 @@ def docker_command(name: str, port: int) -> list[str]:
     settings = {
         **SETTINGS,
         "log.dirs": "/var/lib/kafka/data",
+        "listener.security.protocol.map": PROTOCOLS,
         "listeners": f"PLAINTEXT://:{port},CONTROLLER://:9093",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.quorum.voters": "1@localhost:9093",

@@ -6,6 +6,8 @@ snake_case (``doc_version``).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,7 +39,7 @@ __all__ = [
     "SparseVector",
     "VersionConstraint",
     "VersionRelation",
-    "chunk_fingerprint",
+    "chunk_revision",
 ]
 
 
@@ -234,12 +236,14 @@ class IndexedChunk:
     access: tuple[str, ...] = ()
 
     @property
-    def fingerprint(self) -> str:
-        """What ``VectorStore.chunk_hashes`` tells of this chunk once it is stored."""
-        return chunk_fingerprint(self.chunk.metadata.hash, self.access)
+    def revision(self) -> str:
+        """What ``VectorStore.revisions`` tells of this chunk once it is stored."""
+        return chunk_revision(self.chunk, self.access)
 
 
-def chunk_fingerprint(content_hash: str | None, access: Iterable[str]) -> str:
-    """Content hash, with the readers appended where they are named: a change of either shows."""
-    readers = ",".join(sorted(set(access)))
-    return f"{content_hash or ''}:{readers}" if readers else content_hash or ""
+def chunk_revision(chunk: Chunk, access: Iterable[str]) -> str:
+    """SHA-256, hexadecimal, of all that is stored of a chunk but its tenant: the content (by its
+    hash), the other metadata, and who may read it."""
+    metadata = chunk.metadata.model_dump(mode="json", by_alias=True, exclude_none=True)
+    stored = json.dumps([metadata, sorted(set(access))], sort_keys=True)
+    return hashlib.sha256(stored.encode()).hexdigest()

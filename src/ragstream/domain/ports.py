@@ -170,10 +170,8 @@ class VectorStore(Protocol):
         """Write the chunks; return when they can be searched."""
         ...
 
-    async def chunk_hashes(
-        self, collection: str, tenant: str, document_id: str
-    ) -> Mapping[str, str]:
-        """Point id → content hash of what is stored of a document (with its access list)."""
+    async def revisions(self, collection: str, tenant: str, document_id: str) -> Mapping[str, str]:
+        """Point id → ``IndexedChunk.revision`` of what is stored of a document."""
         ...
 
     async def delete(self, collection: str, ids: Sequence[str]) -> None: ...

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
-import regex  # type: ignore[import-untyped]  # ships no annotations
+import regex
 
 from ragstream.retrieval.stemming import stem
 

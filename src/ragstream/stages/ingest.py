@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ragstream.domain.errors import InvalidEvent
 from ragstream.domain.events import DocumentAction, DocumentEvent, IndexChange
-from ragstream.domain.evidence import Chunk, IndexedChunk
+from ragstream.domain.evidence import Chunk, IndexedChunk, chunk_revision
 from ragstream.domain.ports import (
     Clock,
     CorpusGenerations,
@@ -60,11 +60,13 @@ class Ingest:
         if collection is None:
             known = ", ".join(sorted(self._collections))
             raise InvalidEvent(f"no such kind: {event.kind!r} (there are {known})", field="kind")
-        stored = await self._store.chunk_hashes(collection, event.tenant, event.document_id)
+        stored = await self._store.revisions(collection, event.tenant, event.document_id)
         chunks: Sequence[Chunk] = ()
         if event.action is DocumentAction.UPSERT:
             chunks = await asyncio.to_thread(self._chunk, event, collection)
-        new = [chunk for chunk in chunks if stored.get(chunk.id) != chunk.metadata.hash]
+        new = [
+            chunk for chunk in chunks if stored.get(chunk.id) != chunk_revision(chunk, event.access)
+        ]
         obsolete = sorted(stored.keys() - {chunk.id for chunk in chunks})
         if not new and not obsolete:
             return ()

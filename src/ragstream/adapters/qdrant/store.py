@@ -11,11 +11,10 @@ import httpx
 from qdrant_client import AsyncQdrantClient, models
 
 from ragstream.adapters.payload import (
-    ACCESS,
     DOC_VERSION,
     DOCUMENT_ID,
-    HASH,
     PRODUCT,
+    REVISION,
     TENANT,
     to_document,
     to_payload,
@@ -29,7 +28,6 @@ from ragstream.domain.evidence import (
     IndexedChunk,
     SearchHits,
     SearchRequest,
-    chunk_fingerprint,
 )
 from ragstream.domain.ports import CollectionSpec, DocumentRef
 
@@ -147,11 +145,9 @@ class QdrantVectorStore:
             with translated():
                 await self._client.upsert(collection, points, wait=True)
 
-    async def chunk_hashes(
-        self, collection: str, tenant: str, document_id: str
-    ) -> Mapping[str, str]:
+    async def revisions(self, collection: str, tenant: str, document_id: str) -> Mapping[str, str]:
         condition = models.Filter(must=[equals(TENANT, tenant), equals(DOCUMENT_ID, document_id)])
-        hashes: dict[str, str] = {}
+        found: dict[str, str] = {}
         offset = None
         with translated():
             while True:
@@ -160,15 +156,12 @@ class QdrantVectorStore:
                     scroll_filter=condition,
                     limit=SCROLL_PAGE,
                     offset=offset,
-                    with_payload=[HASH, ACCESS],
+                    with_payload=[REVISION],
                 )
                 for point in points:
-                    payload = point.payload or {}
-                    hashes[str(point.id)] = chunk_fingerprint(
-                        payload.get(HASH), payload.get(ACCESS) or ()
-                    )
+                    found[str(point.id)] = str((point.payload or {}).get(REVISION))
                 if offset is None:
-                    return hashes
+                    return found
 
     async def delete(self, collection: str, ids: Sequence[str]) -> None:
         if ids:
