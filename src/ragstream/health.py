@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -58,7 +59,11 @@ class Health:
             stage["partitions"] is not None and not stage["paused"] for stage in stages.values()
         )
         return web.json_response(
-            {"status": "ready" if ready else "not ready", "stages": stages},
+            {
+                "status": "ready" if ready else "not ready",
+                "pid": os.getpid(),
+                "stages": stages,
+            },
             status=200 if ready else 503,
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 
 from ragstream.adapters.kafka import KafkaBus
 from ragstream.adapters.kafka_admin import TopicAdmin
@@ -13,16 +14,16 @@ from ragstream.adapters.memory import MemoryBus
 from ragstream.app import Pipeline, kafka_connection, open_pipeline
 from ragstream.client import Client
 from ragstream.domain.errors import ConfigurationError, InvalidEvent
-from ragstream.domain.events import Cancel
+from ragstream.domain.events import Cancel, DocumentEvent
 from ragstream.domain.ports import Bus
 from ragstream.domain.topics import Topics
 from ragstream.health import Health
 from ragstream.inprocess import MemoryRunner
 from ragstream.settings import Settings
-from ragstream.wire import decode
+from ragstream.wire import decode, encode, event_id, record_key
 from ragstream.worker import FaustRunner
 
-__all__ = ["in_process", "run_worker"]
+__all__ = ["InProcess", "in_process", "run_worker"]
 
 log = logging.getLogger(__name__)
 
@@ -68,20 +69,50 @@ async def run_worker(
                 await bus.aclose()
 
 
+class InProcess:
+    """A pipeline inside this program: ask through ``client``, index with ``ingest``."""
+
+    def __init__(self, client: Client, bus: MemoryBus, topics: Topics) -> None:
+        self.client = client
+        self._bus = bus
+        self._topics = topics
+
+    async def ingest(self, documents: Sequence[DocumentEvent]) -> None:
+        """Publish documents and return when they are indexed, or in the dead-letter topic."""
+        now = datetime.now(UTC)
+        await self._bus.publish(
+            [
+                encode(
+                    document,
+                    topic=self._topics.documents,
+                    key=record_key(document.tenant, document.document_id),
+                    id=event_id(document.tenant, document.document_id, now.isoformat()),
+                    time=now,
+                    subject=document.document_id,
+                )
+                for document in documents
+            ]
+        )
+        group = self._topics.group("ingest")
+        while self._bus.lag(group, self._topics.documents):  # noqa: ASYNC110  no one signals it
+            await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def in_process(settings: Settings) -> AsyncIterator[Client]:
-    """The whole pipeline on the in-memory bus, and a client to ask it.
+async def in_process(settings: Settings) -> AsyncIterator[InProcess]:
+    """The whole pipeline on the in-memory bus.
 
     Components without an address in the settings are replaced by in-memory ones.
     """
-    bus = MemoryBus(Topics(settings.kafka.prefix).all())
+    topics = Topics(settings.kafka.prefix)
+    bus = MemoryBus(topics.all())
     async with open_pipeline(settings, bus=bus) as pipeline:
         runner = MemoryRunner(bus, pipeline.units, drain=settings.delivery.drain)
         async with _cancelling(bus, pipeline):
             await runner.start()
             try:
                 async with Client(bus, prefix=settings.kafka.prefix) as client:
-                    yield client
+                    yield InProcess(client, bus, topics)
             finally:
                 await runner.stop()
 

@@ -36,7 +36,14 @@ from ragstream.retrieval.analysis import ANALYZERS
 from ragstream.retrieval.sparse import Bm25Encoder, TfEncoder
 from ragstream.settings import Settings
 
-__all__ = ["Adapters", "collection_specs", "kafka_connection", "open_adapters"]
+__all__ = [
+    "Adapters",
+    "build_dense",
+    "build_store",
+    "collection_specs",
+    "kafka_connection",
+    "open_adapters",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +120,14 @@ async def open_adapters(
             stack.push_async_callback(own.aclose)
             replies = own
     llm = _llm(settings, stack)
-    dense = _dense(settings, stack)
+    dense = build_dense(settings, stack)
     return Adapters(
         publisher=publisher,
         deltas=deltas,
         replies=replies,
         **_caches(settings, stack),
         **_records(settings, stack),
-        store=_store(settings, stack),
+        store=build_store(settings, stack),
         dense=dense,
         sparse=_sparse(settings),
         llm=llm,
@@ -186,7 +193,7 @@ def _records(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
     }
 
 
-def _store(settings: Settings, stack: AsyncExitStack) -> VectorStore:
+def build_store(settings: Settings, stack: AsyncExitStack) -> VectorStore:
     qdrant = settings.qdrant
     if qdrant.url is None:
         return MemoryVectorStore()
@@ -214,7 +221,7 @@ def _llm(settings: Settings, stack: AsyncExitStack) -> AsyncOpenAI | None:
     return client
 
 
-def _dense(settings: Settings, stack: AsyncExitStack) -> DenseEncoder:
+def build_dense(settings: Settings, stack: AsyncExitStack) -> DenseEncoder:
     embeddings = settings.embeddings
     if embeddings.provider == "onnx":
         from ragstream.adapters.onnx import OnnxMiniLM  # numpy and the model only where needed

@@ -222,7 +222,10 @@ def cluster_id() -> str:
 
 
 async def start_docker(name: str, log: Path, *, port: int) -> Server:
-    """Start the same broker in a container. Its data is a volume called as the container is."""
+    """Start the same broker in a container. Its data is a volume called as the container is.
+
+    Unverified against a real Docker daemon.
+    """
     await _output("docker", "rm", "--force", name)  # left behind by a crash
     return await process.spawn("kafka", docker_command(name, port), log=log, port=port)
 

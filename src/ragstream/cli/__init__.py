@@ -1,0 +1,57 @@
+"""The ``ragstream`` command.
+
+Exit codes: 0 done · 1 it failed, or problems were found · 2 wrong usage or settings · 3 a component
+can't be reached · 4 no answer in time · 5 nothing was found that answers · 130 interrupted
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ragstream.cli import ask, contract, demo, dev, doctor, ingest, topics, worker
+from ragstream.cli.console import err, setup_logging
+from ragstream.cli.exits import exit_code
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="ragstream",
+    help="Retrieval-augmented question answering that lives on an event bus.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 a component can't be "
+    "reached, 4 no answer in time, 5 nothing found, 130 interrupted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(dev.dev)
+app.command()(worker.worker)
+app.add_typer(topics.app, name="topics")
+app.command()(ingest.ingest)
+app.command()(ask.ask)
+app.command()(doctor.doctor)
+app.command()(demo.demo)
+app.command()(contract.contract)
+app.command()(contract.settings)
+
+
+@app.callback()
+def _common(
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what happens, to stderr."),
+) -> None:
+    setup_logging(verbose=verbose)
+
+
+def main() -> None:
+    """Run the command; errors made on purpose are one message and an exit code."""
+    try:
+        app(prog_name="ragstream")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        code = exit_code(error)
+        if code is None:
+            raise
+        err.print(f"[red]{type(error).__name__.removesuffix('Error')}:[/] {error}", highlight=False)
+        sys.exit(code)

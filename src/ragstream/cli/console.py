@@ -1,0 +1,36 @@
+"""Where the commands print, and how the process logs."""
+
+from __future__ import annotations
+
+import logging
+
+from rich.console import Console
+
+__all__ = ["err", "out", "setup_logging"]
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+#: They keep their loggers at DEBUG and build records that nobody reads.
+_NOISY = (
+    "faust",
+    "mode",
+    "aiokafka",
+    "httpx",
+    "httpx2",
+    "httpcore",
+    "openai",
+    "qdrant_client",
+    "asyncio",
+)
+
+
+def setup_logging(*, verbose: bool = False, level: int = logging.WARNING) -> None:
+    """Log to stderr, a line a record. Libraries at WARNING always."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
+    )
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)

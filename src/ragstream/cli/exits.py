@@ -1,0 +1,31 @@
+"""Exit codes that scripts can use."""
+
+from __future__ import annotations
+
+from ragstream.domain.errors import (
+    ConfigurationError,
+    DependencyUnavailable,
+    PartialFailure,
+    RagstreamError,
+)
+
+__all__ = ["FAILED", "NOTHING_FOUND", "NO_ANSWER", "UNREACHABLE", "WRONG", "exit_code"]
+
+FAILED = 1
+WRONG = 2
+UNREACHABLE = 3
+NO_ANSWER = 4
+NOTHING_FOUND = 5
+
+
+def exit_code(error: BaseException) -> int | None:
+    """The code for an error made on purpose, None for any other."""
+    if isinstance(error, ConfigurationError):
+        return WRONG
+    if isinstance(error, DependencyUnavailable):
+        return UNREACHABLE
+    if isinstance(error, PartialFailure) and error.retryable:
+        return UNREACHABLE
+    if isinstance(error, RagstreamError):
+        return FAILED
+    return None

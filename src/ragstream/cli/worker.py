@@ -1,0 +1,68 @@
+"""``ragstream worker``: running stages."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import urllib.error
+import urllib.request
+from typing import Annotated
+
+import typer
+
+from ragstream.cli.console import err, out, setup_logging
+from ragstream.cli.exits import FAILED
+from ragstream.pipeline import STAGES
+from ragstream.serve import run_worker
+from ragstream.settings import Settings, load_settings
+
+__all__ = ["worker"]
+
+
+def worker(
+    stages: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"Stages to run, of {', '.join(STAGES)}; all by default."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", help="Where a group without offsets starts: earliest or latest."),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask a running worker whether it is ready, and exit.")
+    ] = False,
+) -> None:
+    """Run the stages on Kafka until SIGTERM or Ctrl-C; they drain before they end.
+
+    All stages in one process, or one a process in production:
+
+    Example: [bold]ragstream worker route retrieve[/]
+    """
+    settings = load_settings(delivery={"start": start}) if start else load_settings()
+    if check:
+        raise typer.Exit(_check(settings))
+    setup_logging(level=logging.INFO)
+    asyncio.run(_run(settings, stages or []))
+
+
+async def _run(settings: Settings, stages: list[str]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, stop.set)
+    await run_worker(settings, stages, stop=stop)
+
+
+def _check(settings: Settings) -> int:
+    """Whether the worker of these settings is ready. For health checks of containers."""
+    url = f"http://{settings.worker.health_host}:{settings.worker.health_port}/readyz"
+    try:
+        with urllib.request.urlopen(url, timeout=3) as response:
+            out.print(response.read().decode(), markup=False)
+            return 0
+    except urllib.error.HTTPError as error:
+        err.print(error.read().decode(), markup=False)
+    except OSError as error:
+        err.print(f"no worker answers on {url}: {error}", markup=False)
+    return FAILED
