@@ -79,7 +79,8 @@ class Client:
             await bus.aclose()
 
     async def __aenter__(self) -> Client:
-        topics = [self._topics.answers, self._topics.answer_deltas, self._topics.rejections]
+        # Deltas first: where a bus hands over several topics at once, they should precede the end.
+        topics = [self._topics.answer_deltas, self._topics.answers, self._topics.rejections]
         records = await self._open.enter_async_context(self._bus.tail(topics))
         self._following = asyncio.create_task(self._follow(records))
         return self

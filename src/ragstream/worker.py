@@ -33,6 +33,8 @@ from ragstream.pipeline import StageUnit
 __all__ = ["FaustRunner"]
 
 log = logging.getLogger(__name__)
+#: Faust's services log under the module of their class: ours keep to Faust's name and level.
+_FAUST_LOG = logging.getLogger("faust.stage")
 
 #: Seconds to wait for records while some partitions are paused.
 PAUSED_FETCH_TIMEOUT = 0.02
@@ -77,11 +79,8 @@ class FaustRunner:
         return {app.unit.stage: len(app.dispatcher.assigned()) for app in self._apps}
 
     async def start(self) -> None:
-        # One after the other: each start waits for its consumer, and a wrong address should be
-        # told once.
-        for app in self._apps:
-            await app.start()
-            self._watching.append(asyncio.create_task(self._watch(app)))
+        await asyncio.gather(*(app.start() for app in self._apps))
+        self._watching += [asyncio.create_task(self._watch(app)) for app in self._apps]
         self._committing = asyncio.create_task(self._commit_regularly())
 
     async def stop(self) -> None:
@@ -117,6 +116,7 @@ class FaustRunner:
 class _StageApp(faust.App):
     """The Faust app of one stage."""
 
+    logger = _FAUST_LOG
     unit: StageUnit
     dispatcher: Dispatcher
     drain_timeout: float
@@ -247,6 +247,8 @@ class _ConsumerFlow:
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
+    logger = _FAUST_LOG
+
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         # Faust reads uncommitted records unless it runs transactions itself.
@@ -273,6 +275,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 class _Consumer(driver.Consumer):
     """Tells the dispatcher of rebalances before Faust acts on them."""
 
+    logger = _FAUST_LOG
     app: _StageApp
 
     def _new_consumer_thread(self) -> _ConsumerThread:

@@ -50,6 +50,10 @@ class MemoryBus:
         return [record for name in self.partitions_of(topic) for record in self._logs[name]]
 
     async def publish(self, records: Sequence[OutboundRecord]) -> None:
+        self.append(records)
+
+    def append(self, records: Sequence[OutboundRecord]) -> None:
+        """Publish without waiting: there is nothing to wait for."""
         for record in records:
             self._append(record)
         grown, self._grown = self._grown, asyncio.Event()
@@ -127,10 +131,6 @@ class MemoryDeltas:
     def __init__(self, bus: MemoryBus, topic: str) -> None:
         self._bus = bus
         self._topic = topic
-        self._sending: set[asyncio.Task[None]] = set()
 
     def emit(self, query: Query, delta: AnswerDelta) -> None:
-        record = encode_delta(query, delta, self._topic)
-        task = asyncio.get_running_loop().create_task(self._bus.publish([record]))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self._bus.append([encode_delta(query, delta, self._topic)])

@@ -88,8 +88,8 @@ class Ingest:
         return [self._record(change)]
 
     async def _encoded(self, chunks: Sequence[Chunk], event: DocumentEvent) -> list[IndexedChunk]:
-        texts = [chunk.embed_text for chunk in chunks]
-        dense = await self._dense.encode_passages(texts)
+        dense = await self._dense.encode_passages([chunk.embed_text for chunk in chunks])
+        texts = [_keyword_text(chunk) for chunk in chunks]
         sparse = await asyncio.to_thread(lambda: list(map(self._sparse.encode_passage, texts)))
         return [
             IndexedChunk(chunk, vector, terms, event.tenant, event.access)
@@ -107,3 +107,10 @@ class Ingest:
             time=change.changed_at,
             subject=change.document_id,
         )
+
+
+def _keyword_text(chunk: Chunk) -> str:
+    """What the keyword side encodes: the title counts twice, since a term in it says more of what
+    the document is about than one in its body (as field weights in BM25F do)."""
+    title = chunk.metadata.title
+    return f"{title}\n{chunk.embed_text}" if title else chunk.embed_text
