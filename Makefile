@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export ORT_DISABLE_TELEMETRY := 1
+export RAGSTREAM_CACHE ?= $(CURDIR)/.cache/ragstream
 
-.PHONY: help setup demo test test-unit test-integration check lint types imports contract lock bench clean
+.PHONY: help setup demo test test-unit test-integration check lint types imports contract lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20

@@ -33,7 +33,7 @@ from ragstream.sources import read_documents
 
 __all__ = ["demo"]
 
-QUESTION = "How long does a query have until its deadline when it names none?"
+QUESTION = "How many seconds does a query have when it names no deadline?"
 STATE = Path(".ragstream/demo")
 
 
