@@ -172,7 +172,7 @@ class TestPrecedence:
         monkeypatch.setenv("RAGSTREAM_CONFIG", "other.toml")
         settings = load_settings()
         assert settings.kafka.prefix == "mine"
-        assert settings.limits(settings.routes["DOCS"]) == (20, 2, 14)
+        assert settings.limits(settings.routes["DOCS"]) == (8, 2, 14)
         monkeypatch.setenv("RAGSTREAM_CONFIG", "missing.toml")
         assert problems() == [
             "RAGSTREAM_CONFIG: can't read missing.toml: No such file or directory"
@@ -216,7 +216,7 @@ class TestTables:
         settings = load_settings()
         routes = settings.routes
         assert list(routes) == ["DOCS", "NEWS", "ACCOUNT"]
-        assert settings.limits(routes["DOCS"]) == (20, 6, 14)  # 8 in production
+        assert settings.limits(routes["DOCS"]) == (8, 6, 14)
         assert settings.limits(routes["NEWS"]) == (20, 5, 20)
         assert settings.collections_of(routes["NEWS"]) == ("ragstream-news",)
         assert len(settings.collections_of(routes["DOCS"])) == 4

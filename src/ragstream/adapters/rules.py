@@ -1,4 +1,4 @@
-"""Routing by keywords, ranking by fusion order or by coverage: what runs without a model."""
+"""Routing by keywords and ranking by fusion order: what runs where no model is configured."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from ragstream.domain.errors import ConfigurationError
 from ragstream.domain.evidence import Document
 from ragstream.domain.ports import Ranking, RouteDescription
-from ragstream.retrieval.analysis import Analyzer, default
-from ragstream.retrieval.lexical import coverage_scores
 
-__all__ = ["CoverageOrder", "FusionOrder", "RuleClassifier"]
+__all__ = ["FusionOrder", "RuleClassifier"]
 
 _MARGIN = 0.01
 
@@ -58,24 +56,6 @@ class FusionOrder:
     ) -> Ranking:
         order = tuple(range(min(keep, len(documents))))
         return Ranking(order, _calibrated([documents[index].score for index in order]))
-
-
-class CoverageOrder:
-    """Orders by how much of the question a document covers, blended with the fused score.
-
-    Rank fusion rewards what both sides find; in a corpus of many similar pages that is rarely the
-    page with the one rare word that matters. Scores lie between 0 and 1.
-    """
-
-    def __init__(self, analyze: Analyzer = default) -> None:
-        self._analyze = analyze
-
-    async def rerank(
-        self, query: str, documents: Sequence[Document], *, keep: int, timeout: float
-    ) -> Ranking:
-        scores = coverage_scores(query, documents, self._analyze)
-        order = sorted(range(len(documents)), key=lambda index: -scores[index])[:keep]
-        return Ranking(tuple(order), tuple(scores[index] for index in order), "coverage")
 
 
 def _calibrated(scores: Sequence[float]) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ragstream.adapters import openai
 from ragstream.adapters.clock import SystemClock
 from ragstream.adapters.extractive import ExtractiveGenerator
-from ragstream.adapters.rules import CoverageOrder, FusionOrder, RuleClassifier
+from ragstream.adapters.rules import FusionOrder, RuleClassifier
 from ragstream.adapters.tokens import TiktokenCounter
 from ragstream.app.adapters import Adapters
 from ragstream.domain.events import DocumentEvent
@@ -65,10 +65,7 @@ def build_stages(settings: Settings, topics: Topics, adapters: Adapters) -> Stag
     cache = adapters.cache if settings.cache.enabled else None
     llm_model = settings.llm.model or ""
     generator: Generator
-    analyzer = ANALYZERS[settings.sparse.analyzer]
-    reranker: Reranker = CoverageOrder(analyzer)
-    if settings.rerank.provider == "fusion":
-        reranker = FusionOrder()
+    reranker: Reranker = FusionOrder()
     intent: IntentClassifier | None = None
     if adapters.llm is not None:
         generator = openai.OpenAIGenerator(
@@ -82,6 +79,7 @@ def build_stages(settings: Settings, topics: Topics, adapters: Adapters) -> Stag
         if settings.reranks_with_llm:
             reranker = openai.OpenAIReranker(adapters.llm, llm_model)
     else:
+        analyzer = ANALYZERS[settings.sparse.analyzer]
         embedded = settings.embeddings.provider == "onnx"
         generator = ExtractiveGenerator(analyzer, adapters.dense if embedded else None)
     budget = settings.rag.budget(settings.llm.model)

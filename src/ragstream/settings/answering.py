@@ -173,10 +173,8 @@ class LlmSettings(Section):
 
 
 class RerankSettings(Section):
-    provider: Literal["auto", "fusion", "coverage", "llm"] = Field(
-        "auto",
-        description="fusion: the order of the search; coverage: that and how much of the question "
-        "a document covers; llm; auto: llm where a chat model is configured, otherwise coverage",
+    provider: Literal["auto", "fusion", "llm"] = Field(
+        "auto", description="auto: llm where a chat model is configured, otherwise fusion"
     )
 
 

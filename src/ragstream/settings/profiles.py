@@ -78,8 +78,6 @@ PROFILES: dict[str, dict[str, Any]] = {
                 "news": "ragstream-news",
             },
         },
-        # The small encoder leaves more to reranking, so it gets more to choose from.
-        "rag": {"search_top_k": 20},
         "embeddings": {"provider": "onnx", "model": "all-MiniLM-L6-v2", "dimensions": 384},
     },
 }
