@@ -176,6 +176,10 @@ class Routing(Event):
     collections: tuple[str, ...]
     search_text: str = Field(description="The text that is encoded: boosted when it names releases")
     versions: RequestedVersions | None = None
+    keyword_text: str | None = Field(
+        None,
+        description="What the keyword side encodes once a filter holds the search to the releases",
+    )
     filters: dict[str, FilterValue] = {}
     history: tuple[Turn, ...] = Field((), description="Earlier turns in use, oldest first")
     private: bool = Field(False, description="Answers are never shared between users")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 
 from ragstream.domain.errors import PermanentError
 
@@ -27,6 +26,7 @@ __all__ = [
     "requested_releases",
     "resolve_release",
     "resolve_releases",
+    "without_releases",
 ]
 
 # ASCII word edges, so that "Java 21の新機能" names a release and "javascript 21" does not.
@@ -144,26 +144,38 @@ def requested_releases(
     ``assumed``: the product is what every question is about, so ``in release 2.4`` counts
     without its name.
     """
-    if not query:
-        return ()
-    found: list[tuple[int, str]] = []
+    found = sorted(_mentions(query or "", product, assumed=assumed), key=lambda m: m.start())
+    return tuple(dict.fromkeys(product.normalise(match["release"]) for match in found))
+
+
+def without_releases(query: str, product: Product, *, assumed: bool = False) -> str:
+    """The query without the releases it names: ``acks in Kafka`` for ``acks in Kafka 2.8``.
+
+    For the keyword side once a filter holds the search to those releases. Their pages seldom spell
+    their own number; those that do are upgrade notes, which would crowd out the rest.
+    """
+    spans = [match.span("release") for match in _mentions(query, product, assumed=assumed)]
+    kept = []
+    position = 0
+    for start, end in sorted(set(spans)):
+        kept.append(query[position:start])
+        position = max(position, end)
+    kept.append(query[position:])
+    return " ".join("".join(kept).split())
+
+
+def _mentions(query: str, product: Product, *, assumed: bool) -> Iterator[re.Match[str]]:
+    """Every mention of a release, not in order."""
     for match in product.mention.finditer(query):
-        found += _chain(query, match, product)
+        yield match
+        end = match.end()
+        while (more := product.shorthand.match(query, end)) and product.is_plausible(
+            product.normalise(more["release"])
+        ):
+            yield more
+            end = more.end()
     if product.alone is not None and (assumed or product.named.search(query)):
-        for match in product.alone.finditer(query):
-            found += _chain(query, match, product)
-    return tuple(dict.fromkeys(release for _, release in sorted(found, key=itemgetter(0))))
-
-
-def _chain(query: str, match: re.Match[str], product: Product) -> Iterator[tuple[int, str]]:
-    """The release of a match and those joined to it: ``21``, then ``, 24 and 25``."""
-    yield match.start(), product.normalise(match["release"])
-    while more := product.shorthand.match(query, match.end()):
-        release = product.normalise(more["release"])
-        if not product.is_plausible(release):
-            return
-        yield more.start(), release
-        match = more
+        yield from product.alone.finditer(query)
 
 
 def boost(query: str, product: Product, releases: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ class Retrieve:
                 collections=routing.collections,
                 scope=Scope(job.tenant, job.query.user_id),
                 dense=dense,
-                sparse=self._sparse.encode_query(routing.search_text),
+                sparse=self._sparse.encode_query(_keywords(job, resolutions)),
                 limit=routing.candidates,
                 prefetch=routing.prefetch,
                 timeout=min(self._timeout, self._remaining(job)),
@@ -110,6 +110,14 @@ class Retrieve:
 
     def _remaining(self, job: Routed) -> float:
         return max(0.001, (job.deadline - self._clock.now()).total_seconds())
+
+
+def _keywords(job: Routed, resolutions: Resolutions | None) -> str:
+    """What the keyword side looks for. With a filter on the releases their numbers and the boost
+    would only prefer pages that happen to spell them."""
+    if resolutions is None:
+        return job.routing.search_text
+    return job.routing.keyword_text or job.routing.search_text
 
 
 def _constraint(job: Routed, resolutions: Resolutions | None) -> VersionConstraint | None:

@@ -31,7 +31,7 @@ from ragstream.domain.ports import (
     IntentClassifier,
     RouteDescription,
 )
-from ragstream.retrieval.versions import Product, boost, requested_releases
+from ragstream.retrieval.versions import Product, boost, requested_releases, without_releases
 from ragstream.stages.cachekey import own_key, shared_key
 
 __all__ = ["Acceptance", "Route", "RoutePlan"]
@@ -154,13 +154,17 @@ class Route:
             return self._from_cache(job, cached)
         name, decided_by = await self._intent(job)
         plan = self._plans[name]
-        versions, search_text = self._versions(job.query.text)
+        text = job.query.text
+        product, releases = self._releases(text)
         routing = Routing(
             route=name,
             decided_by=decided_by,
             collections=plan.collections,
-            search_text=search_text,
-            versions=versions,
+            search_text=boost(text, product, releases) if product else text,
+            keyword_text=without_releases(text, product) if product else None,
+            versions=RequestedVersions(product=product.name, releases=releases)
+            if product
+            else None,
             filters={**plan.filters, **job.query.filters},
             history=history,
             private=plan.private,
@@ -256,13 +260,12 @@ class Route:
                     return by_llm, "llm"
         return (by_rule, "rules") if by_rule is not None else (self._default, "default")
 
-    def _versions(self, text: str) -> tuple[RequestedVersions | None, str]:
-        """The first product that the question names a release of, and the text to encode."""
+    def _releases(self, text: str) -> tuple[Product | None, tuple[str, ...]]:
+        """The first product that the question names a release of, and the releases."""
         for product in self._products:
             if releases := requested_releases(text, product):
-                named = RequestedVersions(product=product.name, releases=releases)
-                return named, boost(text, product, releases)
-        return None, text
+                return product, releases
+        return None, ()
 
 
 def _fields(job: Job) -> dict[str, object]:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ragstream.retrieval.versions import (
     JAVA,
     KAFKA,
+    Product,
     Resolution,
     VersionConflict,
     boost,
@@ -16,6 +17,7 @@ from ragstream.retrieval.versions import (
     requested_releases,
     resolve_release,
     resolve_releases,
+    without_releases,
 )
 
 
@@ -126,3 +128,25 @@ def test_hostile_queries_take_no_longer(part: str) -> None:
     for start in ("java", "kafka"):
         for known in (JAVA, KAFKA):
             requested_releases(start + part * 8_000, known, assumed=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "product", "expected"),
+    [
+        ("What is acks in Kafka 2.8?", KAFKA, "What is acks in Kafka ?"),
+        ("Kafka, release 2.4: acks", KAFKA, "Kafka, release : acks"),
+        ("Compare Java 21/22 records", JAVA, "Compare Java / records"),
+        ("No release", KAFKA, "No release"),
+    ],
+)
+def test_without_releases(query: str, product: Product, expected: str) -> None:
+    assert without_releases(query, product) == expected
+
+
+@given(st.text(alphabet="Java Kafka 0123456789./,vs&", max_size=60))
+def test_without_releases_names_fewer(query: str) -> None:
+    for product in (JAVA, KAFKA):
+        left = without_releases(query, product)
+        assert len(left) <= len(query)
+        if not requested_releases(query, product):
+            assert left == " ".join(query.split())
