@@ -145,8 +145,8 @@ def test_without_releases(query: str, product: Product, expected: str) -> None:
 
 @given(st.text(alphabet="Java Kafka 0123456789./,vs&", max_size=60))
 def test_without_releases_names_fewer(query: str) -> None:
-    for product in (JAVA, KAFKA):
-        left = without_releases(query, product)
+    for one in (JAVA, KAFKA):
+        left = without_releases(query, one)
         assert len(left) <= len(query)
-        if not requested_releases(query, product):
+        if not requested_releases(query, one):
             assert left == " ".join(query.split())
