@@ -11,12 +11,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ragstream.version import __version__
+
 if TYPE_CHECKING:
     from ragstream.client import Client, QueryRejected
     from ragstream.domain.events import Answer, AnswerDelta, AnswerStatus, Citation, Query
     from ragstream.domain.topics import Topics
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Answer",
@@ -27,6 +27,7 @@ __all__ = [
     "Query",
     "QueryRejected",
     "Topics",
+    "__version__",
 ]
 
 _HOMES = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ragstream import __version__
 from ragstream.domain.declarations import TopicDeclaration, declare
 from ragstream.domain.events import EVENT_TYPES
 from ragstream.domain.topics import Topics
+from ragstream.version import __version__
 from ragstream.wire import SOURCE, event_id, type_name
 
 __all__ = ["asyncapi", "channel_id"]

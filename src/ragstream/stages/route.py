@@ -33,6 +33,7 @@ from ragstream.domain.ports import (
 )
 from ragstream.retrieval.versions import Product, boost, requested_releases, without_releases
 from ragstream.stages.cachekey import own_key, shared_key
+from ragstream.version import __version__
 
 __all__ = ["Acceptance", "Route", "RoutePlan"]
 
@@ -141,8 +142,9 @@ class Route:
         self._history_turns = history_turns
         self._intent_timeout = intent_timeout
         settings = [asdict(plan) for plan in plans] + [product.name for product in self._products]
+        routing = [__version__, default, settings]
         self._digest = hashlib.sha256(
-            orjson.dumps([default, settings], option=orjson.OPT_SORT_KEYS, default=str)
+            orjson.dumps(routing, option=orjson.OPT_SORT_KEYS, default=str)
         ).hexdigest()
         self._descriptions = [RouteDescription(plan.name, plan.description) for plan in plans]
 
