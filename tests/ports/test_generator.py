@@ -8,8 +8,15 @@ from dataclasses import replace
 import pytest
 
 from ragstream.adapters.extractive import ExtractiveGenerator
-from ragstream.adapters.openai import OpenAIEmbeddings, OpenAIGenerator, connect, ping
+from ragstream.adapters.openai import (
+    OpenAIEmbeddings,
+    OpenAIGenerator,
+    connect,
+    first_model,
+    ping,
+)
 from ragstream.domain.errors import (
+    ConfigurationError,
     ContextDoesNotFit,
     DependencyUnavailable,
     GenerationFailed,
@@ -349,3 +356,15 @@ async def test_the_key_is_sent_but_never_told(caplog, monkeypatch):
             with pytest.raises(PermanentError):
                 await collect(OpenAIGenerator(client, "m"))
         assert "authorization" not in server.calls[-1].headers
+
+
+async def test_the_first_model_that_the_endpoint_lists() -> None:
+    async with OpenAIServer() as server:
+        client = connect(server.base_url)
+        try:
+            assert await first_model(client) == "local"
+            server.fail(404, endpoint="models")
+            with pytest.raises(ConfigurationError, match="OPENAI_MODEL is not set"):
+                await first_model(client)
+        finally:
+            await client.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -45,10 +46,13 @@ __all__ = [
     "open_adapters",
 ]
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """One of each port. ``database`` and ``llm`` are None where nothing of theirs is configured."""
+    """One of each port. ``database`` and ``llm`` are None where nothing of theirs is configured;
+    ``chat_model`` is the name of the model behind ``llm``."""
 
     publisher: Publisher
     deltas: DeltaSink
@@ -63,6 +67,7 @@ class Adapters:
     dense: DenseEncoder
     sparse: SparseEncoder
     llm: AsyncOpenAI | None
+    chat_model: str | None
     replies: Publisher | None = None
 
 
@@ -131,6 +136,7 @@ async def open_adapters(
         dense=dense,
         sparse=_sparse(settings),
         llm=llm,
+        chat_model=await _chat_model(settings, llm),
     )
 
 
@@ -219,6 +225,14 @@ def _llm(settings: Settings, stack: AsyncExitStack) -> AsyncOpenAI | None:
     )
     stack.push_async_callback(client.close)
     return client
+
+
+async def _chat_model(settings: Settings, llm: AsyncOpenAI | None) -> str | None:
+    if llm is None or settings.llm.model is not None:
+        return settings.llm.model
+    model = await openai.first_model(llm)
+    log.info("chat model: %s, the first that %s lists", model, settings.llm.base_url)
+    return model
 
 
 def build_dense(settings: Settings, stack: AsyncExitStack) -> DenseEncoder:

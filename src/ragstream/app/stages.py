@@ -63,26 +63,26 @@ def build_stages(settings: Settings, topics: Topics, adapters: Adapters) -> Stag
     clock = SystemClock()
     counter = TiktokenCounter()
     cache = adapters.cache if settings.cache.enabled else None
-    llm_model = settings.llm.model or ""
     generator: Generator
     reranker: Reranker = FusionOrder()
     intent: IntentClassifier | None = None
-    if adapters.llm is not None:
+    if adapters.llm is not None and adapters.chat_model is not None:
+        model = adapters.chat_model
         generator = openai.OpenAIGenerator(
             adapters.llm,
-            llm_model,
+            model,
             temperature=settings.llm.temperature,
             first_piece_timeout=settings.llm.first_token_timeout,
             extra_body={"max_tokens": settings.llm.max_output_tokens},
         )
-        intent = openai.OpenAIIntentClassifier(adapters.llm, llm_model)
+        intent = openai.OpenAIIntentClassifier(adapters.llm, model)
         if settings.reranks_with_llm:
-            reranker = openai.OpenAIReranker(adapters.llm, llm_model)
+            reranker = openai.OpenAIReranker(adapters.llm, model)
     else:
         analyzer = ANALYZERS[settings.sparse.analyzer]
         embedded = settings.embeddings.provider == "onnx"
         generator = ExtractiveGenerator(analyzer, adapters.dense if embedded else None)
-    budget = settings.rag.budget(settings.llm.model)
+    budget = settings.rag.budget(adapters.chat_model)
     return Stages(
         route=Route(
             _plans(settings),

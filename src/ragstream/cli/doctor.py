@@ -151,7 +151,7 @@ async def _llm(settings: Settings, stack: AsyncExitStack) -> str:
     client = openai.connect(llm.base_url, key, connect_timeout=llm.connect_timeout)
     stack.push_async_callback(client.close)
     await openai.ping(client, timeout=5)
-    return f"{llm.model} at {llm.base_url}"
+    return f"{llm.model or await openai.first_model(client)} at {llm.base_url}"
 
 
 async def _worker(settings: Settings, _stack: AsyncExitStack) -> str:

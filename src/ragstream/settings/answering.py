@@ -151,12 +151,15 @@ class EmbeddingsSettings(Section):
 
 
 class LlmSettings(Section):
-    base_url: BaseUrl = Field(None, description="Chat endpoint; also OPENAI_BASE_URL")
+    base_url: BaseUrl = Field(
+        None, description="Chat endpoint; also OPENAI_BASE_URL. Without one answers are extractive"
+    )
     api_key: Annotated[SecretStr | None, Optional] = Field(
         None, description="Its key; also OPENAI_API_KEY"
     )
     model: Annotated[str | None, Optional] = Field(
-        None, description="Chat model; also OPENAI_MODEL. Without one answers are extractive"
+        None,
+        description="Chat model; also OPENAI_MODEL. The first that the endpoint lists by default",
     )
     temperature: Annotated[float | None, Optional] = Field(
         0.2, ge=0, le=2, description="Sampling temperature of answers; blank: the endpoint's own"
@@ -169,7 +172,7 @@ class LlmSettings(Section):
     @property
     def configured(self) -> bool:
         """Whether there is a chat model to call."""
-        return self.model is not None and self.base_url is not None
+        return self.base_url is not None
 
 
 class RerankSettings(Section):

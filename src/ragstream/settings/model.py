@@ -203,13 +203,11 @@ def _gaps(values: Mapping[str, Any]) -> Iterator[InitErrorDetails]:
     if isinstance(routes, Mapping) and default not in routes:
         reason = f"no such route (there are {', '.join(sorted(routes))})"
         yield _problem(("default_route",), reason, default)
-    if _given(values, "llm", "base_url") and not _given(values, "llm", "model"):
-        yield _problem(("llm", "model"), "is required with an endpoint; OPENAI_MODEL would do")
     if _given(values, "llm", "model") and not _given(values, "llm", "base_url"):
         yield _problem(("llm", "base_url"), "is required with a model; OPENAI_BASE_URL would do")
-    if _dig(values, "rerank", "provider") == "llm" and not _given(values, "llm", "model"):
+    if _dig(values, "rerank", "provider") == "llm" and not _given(values, "llm", "base_url"):
         yield _problem(
-            ("rerank", "provider"), "needs a chat model: set RAGSTREAM_LLM__MODEL", "llm"
+            ("rerank", "provider"), "needs a chat model: set RAGSTREAM_LLM__BASE_URL", "llm"
         )
 
 

@@ -12,7 +12,7 @@ in mind. How failures are reported:
 """
 
 from ragstream.adapters.openai.embeddings import OpenAIEmbeddings
-from ragstream.adapters.openai.endpoint import connect, ping
+from ragstream.adapters.openai.endpoint import connect, first_model, ping
 from ragstream.adapters.openai.generator import OpenAIGenerator
 from ragstream.adapters.openai.judges import OpenAIIntentClassifier, OpenAIReranker
 
@@ -22,5 +22,6 @@ __all__ = [
     "OpenAIIntentClassifier",
     "OpenAIReranker",
     "connect",
+    "first_model",
     "ping",
 ]

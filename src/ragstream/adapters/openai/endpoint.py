@@ -18,6 +18,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
 from ragstream.domain.errors import (
+    ConfigurationError,
     ContextDoesNotFit,
     DependencyUnavailable,
     GenerationFailed,
@@ -88,6 +89,22 @@ async def ping(client: AsyncOpenAI, *, timeout: float = 2.0) -> None:
         if isinstance(error, DependencyUnavailable):
             raise
         raise DependencyUnavailable("llm", str(error), retry_after=error.retry_after) from error
+
+
+async def first_model(client: AsyncOpenAI, *, timeout: float = 5.0) -> str:
+    """Name of the first model that the endpoint lists; many local servers have just one.
+
+    Raises ``ConfigurationError`` when it lists none, ``DependencyUnavailable`` when it is down.
+    """
+    try:
+        with translated_errors("llm"):
+            async with asyncio.timeout(timeout):
+                listed = await client.models.list()
+    except PermanentError as error:
+        raise ConfigurationError(f"OPENAI_MODEL is not set, and {error}") from error
+    if not listed.data:
+        raise ConfigurationError("OPENAI_MODEL is not set, and the endpoint lists no model")
+    return listed.data[0].id
 
 
 @contextmanager
