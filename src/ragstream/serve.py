@@ -57,7 +57,11 @@ async def run_worker(
             instance_id=delivery.instance_id,
         )
         bus = KafkaBus(connection)
-        async with Health(settings.worker, pipeline.units, runner), _cancelling(bus, pipeline):
+        async with (
+            Health(settings.worker, pipeline.units, runner) as health,
+            _cancelling(bus, pipeline),
+        ):
+            log.info("health on http://%s:%d/readyz", settings.worker.health_host, health.port)
             try:
                 await runner.start()
                 log.info("ready: %s", ", ".join(unit.stage for unit in pipeline.units))
