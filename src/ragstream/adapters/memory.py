@@ -100,7 +100,7 @@ class MemoryBus:
         count = len(self.partitions_of(record.topic))
         if not count:
             raise PermanentError(f"no such topic: {record.topic}")
-        if len(record.value) > self._max_bytes:
+        if len(record.value or b"") > self._max_bytes:
             raise PermanentError(f"the record is larger than {self._max_bytes} bytes")
         if record.partition is not None:
             partition = record.partition

@@ -39,8 +39,8 @@ def dead_letter(
     if not isinstance(error, RagstreamError):
         trace = "".join(traceback.format_exception(error))
         facts["exception.stacktrace"] = trace[-_LONGEST_TEXT:]
-    value = record.value or b""
-    if len(value) > LARGEST_VALUE:
+    value = record.value
+    if value is not None and len(value) > LARGEST_VALUE:
         facts["value.sha256"] = hashlib.sha256(value).hexdigest()
         facts["value.bytes"] = str(len(value))
         value = b""

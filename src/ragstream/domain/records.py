@@ -47,11 +47,12 @@ class InboundRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutboundRecord:
-    """A record to publish. ``partition``: None lets the key decide (murmur2)."""
+    """A record to publish. ``value``: None is a tombstone; ``partition``: None lets the key decide
+    (murmur2)."""
 
     topic: str
     key: bytes | None
-    value: bytes
+    value: bytes | None
     headers: Headers = ()
     partition: int | None = None
 
