@@ -103,7 +103,6 @@ def build_stages(settings: Settings, topics: Topics, adapters: Adapters) -> Stag
             dense=adapters.dense,
             sparse=adapters.sparse,
             generations=adapters.generations,
-            clock=clock,
             timeout=settings.qdrant.query_timeout,
             rrf_k=settings.qdrant.rrf_k,
             byte_budget=settings.delivery.event_bytes,

@@ -12,13 +12,8 @@ from typing import Generic, TypeVar
 from ragstream.delivery.deadletter import dead_letter
 from ragstream.delivery.dispatcher import Lease
 from ragstream.delivery.queries import Services
-from ragstream.delivery.retry import Gate, patiently
-from ragstream.domain.errors import (
-    DependencyUnavailable,
-    InvalidEvent,
-    LeaseRevoked,
-    PartialFailure,
-)
+from ragstream.delivery.retry import Gate, outages, patiently
+from ragstream.domain.errors import InvalidEvent, LeaseRevoked
 from ragstream.domain.events import Event
 from ragstream.domain.records import InboundRecord, OutboundRecord
 from ragstream.wire import Envelope
@@ -81,9 +76,5 @@ class EffectHandler(Generic[E]):
 
     async def _run(self, event: E) -> Sequence[OutboundRecord]:
         async with self._slots:
-            try:
+            with outages():
                 return await self._step.run(event)
-            except PartialFailure as error:
-                if not error.retryable:
-                    raise
-                raise DependencyUnavailable("qdrant", str(error)) from error

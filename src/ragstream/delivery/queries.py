@@ -22,14 +22,13 @@ from typing import TypeVar
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.deadletter import dead_letter
 from ragstream.delivery.dispatcher import Lease
-from ragstream.delivery.retry import Backoff, Gate, patiently
+from ragstream.delivery.retry import Backoff, Gate, outages, patiently
 from ragstream.domain.errors import (
     ConflictingRequest,
     DeadlineExceeded,
     DependencyUnavailable,
     InvalidEvent,
     LeaseRevoked,
-    PartialFailure,
     PermanentError,
     QueryCancelled,
     RagstreamError,
@@ -171,19 +170,16 @@ class QueryHandler:
                 async with asyncio.timeout(remaining) as limit:
                     async with self.work_gate.passage(), self._slots:
                         lease.check()
-                        return await self._step.run(job)
+                        with outages():
+                            return await self._step.run(job)
             except TimeoutError as error:
                 if not limit.expired():
                     raise _Defect(error) from error
                 raise _too_late(last or self.work_gate.reason) from None
-            except (TransientError, PartialFailure) as error:
-                if not error.retryable:
-                    raise
+            except TransientError as error:
                 last = error
                 if not isinstance(error, DependencyUnavailable):
-                    delay = self._services.backoff.delay(
-                        attempt, getattr(error, "retry_after", None)
-                    )
+                    delay = self._services.backoff.delay(attempt, error.retry_after)
                     await asyncio.sleep(min(delay, remaining))
                 attempt += 1
             except RagstreamError:

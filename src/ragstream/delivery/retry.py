@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from ragstream.delivery.dispatcher import Lease
-from ragstream.domain.errors import DependencyUnavailable, TransientError
+from ragstream.domain.errors import DependencyUnavailable, PartialFailure, TransientError
 
-__all__ = ["Backoff", "Gate", "patiently"]
+__all__ = ["Backoff", "Gate", "outages", "patiently"]
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -92,6 +92,20 @@ class Gate:
         delay = self._backoff.delay(self._failures, error.retry_after)
         self._failures += 1
         self._next_probe = asyncio.get_running_loop().time() + delay
+
+
+@contextmanager
+def outages() -> Iterator[None]:
+    """Collections that may answer later are an outage of what holds them: it closes the gate."""
+    try:
+        yield
+    except PartialFailure as error:
+        if not error.retryable:
+            raise
+        down = [c for c in error.causes.values() if isinstance(c, DependencyUnavailable)]
+        names = ", ".join(sorted({cause.dependency for cause in down})) or "collections"
+        asked = max((cause.retry_after or 0.0 for cause in down), default=0.0)
+        raise DependencyUnavailable(names, str(error), retry_after=asked or None) from error
 
 
 async def patiently(

@@ -16,7 +16,6 @@ from ragstream.domain.evidence import (
     VersionRelation,
 )
 from ragstream.domain.ports import (
-    Clock,
     CorpusGenerations,
     DenseEncoder,
     SparseEncoder,
@@ -41,7 +40,6 @@ class Retrieve:
         dense: DenseEncoder,
         sparse: SparseEncoder,
         generations: CorpusGenerations,
-        clock: Clock,
         timeout: float = 10.0,
         rrf_k: int = 60,
         byte_budget: int = 800_000,
@@ -50,7 +48,6 @@ class Retrieve:
         self._dense = dense
         self._sparse = sparse
         self._generations = generations
-        self._clock = clock
         self._timeout = timeout
         self._rrf_k = rrf_k
         self._byte_budget = byte_budget
@@ -73,7 +70,8 @@ class Retrieve:
                 sparse=self._sparse.encode_query(_keywords(job, resolutions)),
                 limit=routing.candidates,
                 prefetch=routing.prefetch,
-                timeout=min(self._timeout, self._remaining(job)),
+                # Not the query's remaining time: a slow search is an outage, a late query is not.
+                timeout=self._timeout,
                 rrf_k=self._rrf_k,
                 filters=routing.filters,
                 versions=_constraint(job, resolutions),
@@ -107,9 +105,6 @@ class Retrieve:
             return None
         indexed = await self._store.releases(job.routing.collections, job.tenant, versions.product)
         return resolve_releases(versions.releases, indexed) if indexed else None
-
-    def _remaining(self, job: Routed) -> float:
-        return max(0.001, (job.deadline - self._clock.now()).total_seconds())
 
 
 def _keywords(job: Routed, resolutions: Resolutions | None) -> str:

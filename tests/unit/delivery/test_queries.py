@@ -19,6 +19,7 @@ from ragstream.domain.errors import (
     DependencyUnavailable,
     GenerationFailed,
     LeaseRevoked,
+    PartialFailure,
     PermanentError,
     TransientError,
 )
@@ -222,6 +223,34 @@ async def test_an_outage_past_the_deadline_says_what_was_down() -> None:
     assert bench.calls == 2
 
 
+async def test_collections_that_are_away_pause_the_stage() -> None:
+    bench: Bench
+    reasons: list[str | None] = []
+    away = PartialFailure({"docs": DependencyUnavailable("qdrant", "refused", retry_after=0.001)})
+
+    async def down_once(job: Job) -> Job | Answer:
+        reasons.append(bench.handler.paused)
+        if len(reasons) == 1:
+            raise away
+        return await route(job)
+
+    bench = Bench(down_once)
+    await bench.handle(question())
+    assert reasons == [None, f"qdrant: {away}"]
+    assert bench.handler.paused is None
+    assert len(bench.bus.records(TOPICS.routed)) == 1
+
+
+async def test_a_collection_that_is_wrong_fails_the_answer() -> None:
+    causes = {"docs": PermanentError("bad"), "pdfs": DependencyUnavailable("qdrant", "refused")}
+    bench = Bench(raising(PartialFailure(causes)))
+    await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert (failure.code, failure.retryable) == ("partial_failure", False)
+    assert bench.handler.paused is None
+
+
 async def test_redelivery_of_a_terminal_publishes_the_same_bytes() -> None:
     bench = Bench(raising(PermanentError("nope")))
     await bench.handle(question())
@@ -284,6 +313,15 @@ async def test_what_is_not_a_query_goes_to_the_dlt_and_is_rejected_if_it_has_an_
     body = orjson.loads(rejection.value or b"")
     assert (body["query_id"], body["field"]) == ("q9", "top_k")
     assert (body["partition"], body["offset"]) == (0, 42)
+
+
+@pytest.mark.parametrize("value", [None, b""], ids=["tombstone", "empty"])
+async def test_no_value_stays_what_it_was_in_the_dlt(value: bytes | None) -> None:
+    bench = Bench(route)
+    record = InboundRecord(TOPICS.queries, 0, 42, START.timestamp(), b"k", value)
+    await bench.handler(record, bench.lease)
+    (letter,) = bench.dead()
+    assert (letter.key, letter.value) == (b"k", value)
 
 
 async def test_cancelled_before_it_came() -> None:
