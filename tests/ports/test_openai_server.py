@@ -50,8 +50,10 @@ async def test_default_reply_is_the_sentence_nearest_to_the_question(client):
         for n, text in enumerate(["Rome is old.", "Not this. The capital of France is Paris."], 1)
     )
     said = f"<context>\n\n{context}\n\n</context>\n\nWhat is the capital of France?"
+    rules = "Each document begins with its number, as in `[CTX 1]`.\nThe capital of France is it?"
     completion = await client.chat.completions.create(
-        model="m", messages=[{"role": "user", "content": said}]
+        model="m",
+        messages=[{"role": "system", "content": rules}, {"role": "user", "content": said}],
     )
     assert completion.choices[0].message.content == "The capital of France is Paris. [2]"
 
@@ -151,7 +153,11 @@ async def test_json_mode_keeps_the_order_of_candidates(client):
 
 @pytest.mark.parametrize(
     ("question", "route"),
-    [("latest news of the market", "NEWS"), ("how do I use the API documentation", "DOCS")],
+    [
+        ("news of the market", "NEWS"),
+        ("how do I use the API documentation", "DOCS"),
+        ("what is the default", "DOCS"),  # little words decide nothing; the first it is
+    ],
 )
 async def test_json_mode_picks_the_closest_route(client, question, route):
     completion = await client.chat.completions.create(
@@ -160,7 +166,8 @@ async def test_json_mode_picks_the_closest_route(client, question, route):
         messages=[
             {
                 "role": "system",
-                "content": 'Reply {"route": name}.\n- DOCS: API documentation\n- NEWS: market news',
+                "content": 'Reply {"route": name}.\n'
+                "- DOCS: API documentation\n- NEWS: what is new in the market",
             },
             {"role": "user", "content": question},
         ],

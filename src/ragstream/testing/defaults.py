@@ -15,25 +15,26 @@ __all__ = ["chat_text", "embed", "encode_base64"]
 
 _CANDIDATE = re.compile(r"^\[(\d+)\] ", re.MULTILINE)
 _CONTEXT = re.compile(
-    r"""\[CTX\ (\d+)\][^\n]*\n    # [CTX n] url
+    r"""^\[CTX\ (\d+)\][^\n]*\n   # [CTX n] url; elsewhere in a line it is only spoken of
         (?:[A-Z][a-z]+:\ [^\n]*\n)*  # Title: and the like
         (?:<document>\n)?
         (.+?)
         (?=\n</document>|\n\s*\[CTX\ |\Z)""",
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _ROUTE = re.compile(r"^- (\S+): (.*)$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 _WORD = re.compile(r"\w+")
+_LONG_WORD = re.compile(r"\w{4,}")
 
 
 def chat_text(messages: Sequence[str], *, json: bool) -> str:
     """A reply to a chat request with these messages, of which the last holds the question.
 
     In JSON mode: the candidates in the order given when the prompt asks for an ``order``, the
-    route with the most words in common with the question when it asks for a ``route``, ``{}``
-    otherwise. In text mode: the sentence of the ``[CTX n]`` blocks with the most words in common
-    with the question, and its citation; a refusal when there are no blocks.
+    route with the most words of four letters and more in common with the question when it asks
+    for a ``route``, ``{}`` otherwise. In text mode: the sentence of the ``[CTX n]`` blocks with
+    the most words in common with the question, and its citation; a refusal when there are none.
     """
     everything = "\n".join(messages)
     last = messages[-1] if messages else ""
@@ -44,7 +45,7 @@ def chat_text(messages: Sequence[str], *, json: bool) -> str:
             routes = [
                 (name, f"{name} {description}") for name, description in _ROUTE.findall(everything)
             ]
-            route = _closest(last.rpartition("Question:")[2], routes)
+            route = _closest(last.rpartition("Question:")[2], routes, _LONG_WORD)
             return orjson.dumps({"route": route}).decode()
         return "{}"
     sentences = [
@@ -66,12 +67,14 @@ def _candidates(prompt: str) -> list[int]:
     return list(range(expected))
 
 
-def _closest(question: str, options: Sequence[tuple[str, str]]) -> str | None:
+def _closest(
+    question: str, options: Sequence[tuple[str, str]], word: re.Pattern[str] = _WORD
+) -> str | None:
     """The name of the first (name, text) with the most words in common with the question."""
-    asked = set(_WORD.findall(question.lower()))
+    asked = set(word.findall(question.lower()))
 
     def common(option: tuple[str, str]) -> int:
-        return len(asked & set(_WORD.findall(option[1].lower())))
+        return len(asked & set(word.findall(option[1].lower())))
 
     return max(options, key=common)[0] if options else None
 
