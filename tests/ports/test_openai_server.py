@@ -167,7 +167,7 @@ async def test_json_mode_picks_the_closest_route(client, question, route):
             {
                 "role": "system",
                 "content": 'Reply {"route": name}.\n'
-                "- DOCS: API documentation\n- NEWS: what is new in the market",
+                "- DOCS: API documentation\n- NEWS: how the market is",
             },
             {"role": "user", "content": question},
         ],
