@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from ragstream.adapters.kafka import KafkaBus
 from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.adapters.memory import MemoryBus
-from ragstream.app import Pipeline, kafka_connection, open_pipeline
+from ragstream.app import Pipeline, open_pipeline
 from ragstream.client import Client
+from ragstream.connection import kafka_connection
 from ragstream.domain.errors import ConfigurationError, InvalidEvent
 from ragstream.domain.events import Cancel, DocumentEvent
 from ragstream.domain.ports import Bus

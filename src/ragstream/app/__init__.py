@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ragstream.adapters import postgres
 from ragstream.adapters.clock import SystemClock
 from ragstream.adapters.memory import MemoryBus
-from ragstream.app.adapters import Adapters, collection_specs, kafka_connection, open_adapters
+from ragstream.app.adapters import Adapters, collection_specs, open_adapters
 from ragstream.app.stages import build_acceptance, build_stages
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.dispatcher import Window
@@ -20,7 +20,7 @@ from ragstream.domain.topics import Topics
 from ragstream.pipeline import StageUnit, build_units, floor_plan
 from ragstream.settings import Settings
 
-__all__ = ["Adapters", "Pipeline", "collection_specs", "kafka_connection", "open_pipeline"]
+__all__ = ["Adapters", "Pipeline", "collection_specs", "open_pipeline"]
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,11 @@ from pydantic import SecretStr
 
 from ragstream.adapters import memory_state, openai, postgres, redis
 from ragstream.adapters.embedding_cache import CachedEncoder
-from ragstream.adapters.kafka import KafkaConnection, KafkaDeltas, KafkaPublisher
+from ragstream.adapters.kafka import KafkaDeltas, KafkaPublisher
 from ragstream.adapters.memory import MemoryBus, MemoryDeltas
 from ragstream.adapters.memory_vectors import MemoryVectorStore
 from ragstream.adapters.qdrant import QdrantVectorStore
+from ragstream.connection import kafka_connection
 from ragstream.domain.errors import ConfigurationError
 from ragstream.domain.ports import (
     AnswerCache,
@@ -42,7 +43,6 @@ __all__ = [
     "build_dense",
     "build_store",
     "collection_specs",
-    "kafka_connection",
     "open_adapters",
 ]
 
@@ -69,25 +69,6 @@ class Adapters:
     llm: AsyncOpenAI | None
     chat_model: str | None
     replies: Publisher | None = None
-
-
-def kafka_connection(settings: Settings) -> KafkaConnection:
-    """How to reach the cluster. Raises ``ConfigurationError`` where no address is set."""
-    kafka = settings.kafka
-    if kafka.bootstrap_servers is None:
-        raise ConfigurationError(
-            "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS is not set: start `ragstream dev`, or set it"
-        )
-    return KafkaConnection(
-        kafka.bootstrap_servers,
-        security_protocol=kafka.security_protocol,
-        sasl_mechanism=kafka.sasl_mechanism,
-        sasl_username=kafka.sasl_username,
-        sasl_password=_secret(kafka.sasl_password),
-        ssl_cafile=kafka.ssl_cafile,
-        client_id=kafka.client_id,
-        request_timeout=kafka.request_timeout,
-    )
 
 
 def collection_specs(settings: Settings) -> list[CollectionSpec]:

@@ -10,10 +10,10 @@ import orjson
 import typer
 from rich.table import Table
 
-from ragstream.app import kafka_connection
 from ragstream.cli.console import err, out
 from ragstream.cli.exits import FAILED, NO_ANSWER, NOTHING_FOUND, WRONG
 from ragstream.client import Client, QueryRejected
+from ragstream.connection import kafka_connection
 from ragstream.domain.events import Answer, AnswerDelta, AnswerStatus
 from ragstream.settings import Settings, load_settings
 

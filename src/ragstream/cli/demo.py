@@ -14,20 +14,19 @@ import typer
 from rich.table import Table
 
 from ragstream.adapters.kafka import KafkaBus
-from ragstream.app import kafka_connection
 from ragstream.cli.ask import print_citations, print_timings
 from ragstream.cli.console import out
 from ragstream.cli.exits import FAILED
 from ragstream.cli.ingest import ingest_paths
 from ragstream.cli.topics import apply_topics
 from ragstream.client import Client
+from ragstream.connection import kafka_connection
 from ragstream.devstack.stack import Stack
 from ragstream.devstack.state import Endpoints
 from ragstream.domain.errors import ConfigurationError, DependencyUnavailable
 from ragstream.domain.events import Answer, AnswerStatus, CacheMode
 from ragstream.domain.records import InboundRecord
 from ragstream.domain.topics import Topics
-from ragstream.serve import in_process
 from ragstream.settings import Settings, load_settings
 from ragstream.sources import read_documents
 
@@ -96,6 +95,8 @@ async def _ask_twice(settings: Settings, question: str) -> int:
 
 
 async def _demo_in_process(question: str, paths: list[Path], endpoints: Endpoints) -> int:
+    from ragstream.serve import in_process  # the whole pipeline: takes seconds to import
+
     settings = _settings(endpoints)
     documents = [
         item for path in paths for item in read_documents(path, base={"kind": "docs"}, metadata={})

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import urllib.error
-import urllib.request
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Annotated
 
 import typer
 
-from ragstream.adapters import openai, postgres, redis
-from ragstream.adapters.kafka_admin import TopicAdmin
-from ragstream.app import collection_specs, kafka_connection
-from ragstream.app.adapters import build_dense, build_store
 from ragstream.cli.console import out
 from ragstream.cli.dev import memory_table
 from ragstream.cli.exits import FAILED
-from ragstream.cli.topics import declared_for
 from ragstream.devstack.status import status
-from ragstream.domain.declarations import groups
-from ragstream.domain.errors import ConfigurationError, PermanentError, RagstreamError
-from ragstream.settings import Settings, load_settings
+from ragstream.domain.errors import ConfigurationError
+from ragstream.settings import load_settings
 
 __all__ = ["doctor"]
-
-Check = Callable[[Settings, AsyncExitStack], Awaitable[str]]
 
 
 def doctor(
@@ -37,8 +25,10 @@ def doctor(
 
     Example: [bold]ragstream doctor[/]
     """
+    from ragstream.cli.checks import examine, worker_pid  # every adapter: seconds to import
+
     settings = load_settings()
-    results = asyncio.run(_examine(settings))
+    results = asyncio.run(examine(settings))
     if as_json:
         out.print(
             json.dumps({name: {"ok": ok, "detail": text} for name, ok, text in results}),
@@ -50,131 +40,8 @@ def doctor(
             out.print(f"{mark} [bold]{name:<11}[/] {text}")
         try:
             out.print()
-            out.print(memory_table(status(extra=_worker_pid(settings))))
+            out.print(memory_table(status(extra=worker_pid(settings))))
         except ConfigurationError:
             pass  # no embedded stack: nothing to tell about its memory
     if not all(ok for _, ok, _ in results):
         raise typer.Exit(FAILED)
-
-
-async def _examine(settings: Settings) -> list[tuple[str, bool, str]]:
-    checks: dict[str, Check] = {
-        "kafka": _kafka,
-        "redis": _redis,
-        "postgres": _postgres,
-        "qdrant": _qdrant,
-        "embeddings": _embeddings,
-        "llm": _llm,
-        "worker": _worker,
-    }
-    results = []
-    for name, check in checks.items():
-        async with AsyncExitStack() as stack:
-            try:
-                results.append((name, True, await check(settings, stack)))
-            except RagstreamError as error:
-                results.append((name, False, str(error)))
-    return results
-
-
-async def _kafka(settings: Settings, stack: AsyncExitStack) -> str:
-    declared = declared_for(settings)
-    admin = await stack.enter_async_context(TopicAdmin(kafka_connection(settings)))
-    if problems := await admin.check(declared):
-        more = f" (and {len(problems) - 1} more: `ragstream topics check`)" if problems[1:] else ""
-        raise ConfigurationError(f"{problems[0]}{more}")
-    readers = groups(declared)
-    if lacking := await admin.uninitialised_groups(readers):
-        raise ConfigurationError(
-            f"no committed offsets for {', '.join(sorted(lacking))}: run `ragstream topics apply`"
-        )
-    lag = 0
-    for group, topic in readers.items():
-        lag += sum((await admin.lag(group, topic)).values())
-    return f"{settings.kafka.bootstrap_servers}, {len(declared)} topics, lag {lag}"
-
-
-async def _redis(settings: Settings, stack: AsyncExitStack) -> str:
-    if settings.redis.url is None:
-        raise ConfigurationError("RAGSTREAM_REDIS__URL is not set")
-    connection = redis.connect(settings.redis.url.get_secret_value())
-    stack.push_async_callback(connection.aclose)
-    await connection.ping()
-    return "answers"
-
-
-async def _postgres(settings: Settings, stack: AsyncExitStack) -> str:
-    if settings.postgres.dsn is None:
-        raise ConfigurationError("RAGSTREAM_POSTGRES__DSN is not set")
-    database = postgres.Database(
-        settings.postgres.dsn.get_secret_value(), schema=settings.postgres.schema_name
-    )
-    stack.push_async_callback(database.aclose)
-    await database.ping()
-    waiting = await postgres.pending(database)
-    return (
-        f"answers, {len(waiting)} migrations wait for a worker" if waiting else "answers, migrated"
-    )
-
-
-async def _qdrant(settings: Settings, stack: AsyncExitStack) -> str:
-    if settings.qdrant.url is None:
-        raise ConfigurationError("RAGSTREAM_QDRANT__URL is not set")
-    store = build_store(settings, stack)
-    await store.ping()
-    try:
-        await store.ensure(collection_specs(settings), create=False, payload_indexes=False)
-    except ConfigurationError:
-        if not settings.qdrant.ensure_collections:
-            raise
-        return "answers, collections are made when a worker starts"
-    counts = [await store.count(spec.name) for spec in collection_specs(settings)]
-    return f"{settings.qdrant.url}, {sum(counts)} chunks in {len(counts)} collections"
-
-
-async def _embeddings(settings: Settings, stack: AsyncExitStack) -> str:
-    encoder = build_dense(settings, stack)
-    vector = await encoder.encode_query("Is anybody there?")
-    if len(vector) != settings.embeddings.dimensions:
-        raise PermanentError(
-            f"{encoder.model} gives {len(vector)} dimensions, "
-            f"RAGSTREAM_EMBEDDINGS__DIMENSIONS says {settings.embeddings.dimensions}"
-        )
-    return f"{encoder.model}, {len(vector)} dimensions"
-
-
-async def _llm(settings: Settings, stack: AsyncExitStack) -> str:
-    llm = settings.llm
-    if not llm.configured or llm.base_url is None:
-        return "none configured: answers are extractive"
-    key = llm.api_key.get_secret_value() if llm.api_key else None
-    client = openai.connect(llm.base_url, key, connect_timeout=llm.connect_timeout)
-    stack.push_async_callback(client.close)
-    await openai.ping(client, timeout=5)
-    return f"{llm.model or await openai.first_model(client)} at {llm.base_url}"
-
-
-async def _worker(settings: Settings, _stack: AsyncExitStack) -> str:
-    report = await asyncio.to_thread(_health, settings)
-    stages = report["stages"]
-    if paused := {name: s["paused"] for name, s in stages.items() if s["paused"]}:
-        raise PermanentError("; ".join(f"{name} is paused: {why}" for name, why in paused.items()))
-    return f"ready: {', '.join(stages)}"
-
-
-def _health(settings: Settings) -> dict[str, dict[str, dict[str, str]]]:
-    url = f"http://{settings.worker.health_host}:{settings.worker.health_port}/readyz"
-    try:
-        with urllib.request.urlopen(url, timeout=3) as response:
-            return dict(json.load(response))
-    except urllib.error.HTTPError as error:
-        return dict(json.load(error))
-    except (OSError, ValueError) as error:
-        raise PermanentError(f"none answers on {url} ({error}): start `ragstream worker`") from None
-
-
-def _worker_pid(settings: Settings) -> dict[str, int]:
-    try:
-        return {"worker": int(str(_health(settings)["pid"]))}
-    except (RagstreamError, KeyError, ValueError):
-        return {}

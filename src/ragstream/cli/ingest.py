@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ragstream.adapters.kafka import KafkaBus
 from ragstream.adapters.kafka_admin import TopicAdmin
-from ragstream.app import kafka_connection
 from ragstream.cli.console import err, out
 from ragstream.cli.exits import FAILED, NO_ANSWER
+from ragstream.connection import kafka_connection
 from ragstream.delivery.deadletter import DEAD_LETTER_PREFIX
 from ragstream.domain.events import DocumentEvent
 from ragstream.domain.records import InboundRecord, OutboundRecord

@@ -7,9 +7,9 @@ import asyncio
 import typer
 
 from ragstream.adapters.kafka_admin import TopicAdmin
-from ragstream.app import kafka_connection
 from ragstream.cli.console import err, out
 from ragstream.cli.exits import FAILED
+from ragstream.connection import kafka_connection
 from ragstream.domain.declarations import TopicDeclaration, declare, groups
 from ragstream.domain.topics import Topics
 from ragstream.settings import Settings, load_settings

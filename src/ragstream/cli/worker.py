@@ -14,7 +14,6 @@ import typer
 from ragstream.cli.console import err, out, setup_logging
 from ragstream.cli.exits import FAILED
 from ragstream.pipeline import STAGES
-from ragstream.serve import run_worker
 from ragstream.settings import Settings, load_settings
 
 __all__ = ["worker"]
@@ -47,6 +46,8 @@ def worker(
 
 
 async def _run(settings: Settings, stages: list[str]) -> None:
+    from ragstream.serve import run_worker  # the whole pipeline: takes seconds to import
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):

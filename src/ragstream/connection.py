@@ -1,0 +1,30 @@
+"""How to reach the cluster, from the settings. Apart from the rest of the composition, so that
+commands which only talk to Kafka start quickly."""
+
+from __future__ import annotations
+
+from ragstream.adapters.kafka import KafkaConnection
+from ragstream.domain.errors import ConfigurationError
+from ragstream.settings import Settings
+
+__all__ = ["kafka_connection"]
+
+
+def kafka_connection(settings: Settings) -> KafkaConnection:
+    """How to reach the cluster. Raises ``ConfigurationError`` where no address is set."""
+    kafka = settings.kafka
+    if kafka.bootstrap_servers is None:
+        raise ConfigurationError(
+            "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS is not set: start `ragstream dev`, or set it"
+        )
+    password = kafka.sasl_password
+    return KafkaConnection(
+        kafka.bootstrap_servers,
+        security_protocol=kafka.security_protocol,
+        sasl_mechanism=kafka.sasl_mechanism,
+        sasl_username=kafka.sasl_username,
+        sasl_password=password.get_secret_value() if password else None,
+        ssl_cafile=kafka.ssl_cafile,
+        client_id=kafka.client_id,
+        request_timeout=kafka.request_timeout,
+    )
