@@ -83,7 +83,7 @@ async def test_nobody_listens() -> None:
         store.count("docs"),
         store.upsert("docs", [indexed_chunk(1)]),
         store.delete("docs", [indexed_chunk(1).chunk.id]),
-        store.chunk_hashes("docs", "acme", "guide"),
+        store.revisions("docs", "acme", "guide"),
         store.ensure([CollectionSpec("docs", 3)], create=True, payload_indexes=True),
     ]
     for call in calls:
