@@ -49,5 +49,8 @@ def dead_letter(
         for name, content in record.headers
         if not name.startswith(DEAD_LETTER_PREFIX)
     )
-    added = tuple((DEAD_LETTER_PREFIX + name, text.encode()) for name, text in facts.items())
+    # A message may quote what a client sent, lone surrogates included.
+    added = tuple(
+        (DEAD_LETTER_PREFIX + name, text.encode(errors="replace")) for name, text in facts.items()
+    )
     return OutboundRecord(topic, record.key, value, (*kept, *added))

@@ -116,6 +116,8 @@ class Dispatcher:
         """Start accepting records of these partitions, in a new epoch."""
         self.was_assigned = True
         for name in partitions:
+            if (former := self._partitions.get(name)) is not None:
+                self._abandon(former)
             self._partitions[name] = _Partition(name)
 
     def assigned(self) -> frozenset[TopicPartition]:
@@ -181,6 +183,14 @@ class Dispatcher:
         for partition in leaving:
             partition.lease.held = False
 
+    def _abandon(self, partition: _Partition) -> None:
+        """End an assignment that was never drained: its records are read again."""
+        partition.accepting = False
+        partition.lease.held = False
+        self._ready = deque(item for item in self._ready if item[0] is not partition)
+        for task in partition.running:
+            task.cancel()
+
     def release(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that were drained."""
         for name in partitions:
@@ -200,8 +210,11 @@ class Dispatcher:
             await self._handler(record, partition.lease)
         except LeaseRevoked:
             log.info("left %s@%d to its new owner", record.topic, record.offset)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             log.info("cancelled %s@%d", record.topic, record.offset)
+            if partition.accepting:
+                # Nobody here did it: something that the handler waited for was cancelled.
+                self._on_fault(error)
         except Exception as error:
             log.exception("handler of %s@%d failed", record.topic, record.offset)
             self._on_fault(error)

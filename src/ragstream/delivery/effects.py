@@ -58,6 +58,7 @@ class EffectHandler(Generic[E]):
                 lease=lease,
                 backoff=self._services.backoff,
                 gate=self.work_gate,
+                slots=self._slots,
             )
         except LeaseRevoked:
             raise
@@ -75,6 +76,5 @@ class EffectHandler(Generic[E]):
             )
 
     async def _run(self, event: E) -> Sequence[OutboundRecord]:
-        async with self._slots:
-            with outages():
-                return await self._step.run(event)
+        with outages():
+            return await self._step.run(event)

@@ -46,6 +46,9 @@ __all__ = ["QueryHandler", "QueryStep", "Services"]
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+#: Bytes of an answer event: what the topic takes, less room for headers.
+LARGEST_ANSWER = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -98,6 +101,10 @@ class QueryHandler:
         except InvalidEvent as error:
             await self._reject(record, error, lease)
             return
+        except Exception as error:  # a defect of ours: it must not stop what comes after
+            log.exception("%s can't read %s", self._step.stage, record.topic)
+            await self._dead_letter(record, error, lease)
+            return
         try:
             await self._handle(record, job, envelope, lease)
         except ConflictingRequest as error:
@@ -113,7 +120,8 @@ class QueryHandler:
     ) -> None:
         services = self._services
         key = OutcomeKey(job.tenant, job.query_id, job.generation)
-        mark = event_id(*key, self._step.stage, "done")
+        # Of the request, not of its id alone: another one under this id is no repeat.
+        mark = event_id(*key, job.fingerprint, self._step.stage, "done")
         stored, done, cancelled = await asyncio.gather(
             self._ledger(lambda: services.ledger.find(key), lease),
             services.done_marks.is_marked(mark),
@@ -168,7 +176,8 @@ class QueryHandler:
                 raise _too_late(last or self.work_gate.reason)
             try:
                 async with asyncio.timeout(remaining) as limit:
-                    async with self.work_gate.passage(), self._slots:
+                    # In this order: what waits for a slot has not passed the gate yet.
+                    async with self._slots, self.work_gate.passage():
                         lease.check()
                         with outages():
                             return await self._step.run(job)
@@ -180,7 +189,8 @@ class QueryHandler:
                 last = error
                 if not isinstance(error, DependencyUnavailable):
                     delay = self._services.backoff.delay(attempt, error.retry_after)
-                    await asyncio.sleep(min(delay, remaining))
+                    left = (job.deadline - self._services.clock.now()).total_seconds()
+                    await asyncio.sleep(max(0.0, min(delay, left)))
                 attempt += 1
             except RagstreamError:
                 raise
@@ -189,21 +199,28 @@ class QueryHandler:
 
     async def _conclude(self, job: Job, answer: Answer, envelope: Envelope, lease: Lease) -> None:
         """Store the outcome unless there is one, and publish what is stored."""
-        query = job.query
-        record = encode(
+        record = self._outcome_record(job, answer, envelope)
+        if (size := len(record.value or b"")) > LARGEST_ANSWER:
+            # Before it is stored: afterwards it could be neither published nor replaced.
+            error = PermanentError(f"the answer has {size} bytes, more than {LARGEST_ANSWER}")
+            answer = failed_answer(job, error, stage=self._step.stage, now=answer.completed_at)
+            record = self._outcome_record(job, answer, envelope)
+        key = OutcomeKey(job.tenant, job.query_id, job.generation)
+        mine = StoredOutcome(job.fingerprint, record)
+        stored = await self._ledger(lambda: self._services.ledger.record(key, mine), lease)
+        await self._publish_outcome(job, stored, lease)
+
+    def _outcome_record(self, job: Job, answer: Answer, envelope: Envelope) -> OutboundRecord:
+        return encode(
             answer,
             topic=self._services.topics.answers,
-            key=record_key(job.tenant, query.ordering_key),
+            key=record_key(job.tenant, job.query.ordering_key),
             id=event_id(job.tenant, job.query_id, job.generation, "answer"),
             time=answer.completed_at,
             subject=job.query_id,
             generation=job.generation,
             carried=envelope.carried,
         )
-        key = OutcomeKey(job.tenant, job.query_id, job.generation)
-        mine = StoredOutcome(job.fingerprint, record)
-        stored = await self._ledger(lambda: self._services.ledger.record(key, mine), lease)
-        await self._publish_outcome(job, stored, lease)
 
     async def _publish_outcome(self, job: Job, stored: StoredOutcome, lease: Lease) -> None:
         if stored.fingerprint != job.fingerprint:
@@ -216,7 +233,7 @@ class QueryHandler:
             copy = replace(stored.record, topic=query.reply_to, partition=query.reply_partition)
             try:
                 await self._services.replies.publish([copy])
-            except RagstreamError as error:
+            except Exception as error:  # whatever it is: the outcome itself is published
                 log.warning("no copy of %s to %s: %s", query.query_id, query.reply_to, error)
 
     def _next_record(self, job: Job, envelope: Envelope) -> OutboundRecord:

@@ -6,7 +6,12 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -18,6 +23,9 @@ __all__ = ["Backoff", "Gate", "outages", "patiently"]
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
+#: Seconds after which something is tried again whatever the other side asked for.
+LONGEST_WAIT = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -27,9 +35,10 @@ class Backoff:
     limit: float = 5.0
 
     def delay(self, attempt: int, retry_after: float | None = None) -> float:
-        """Wait before attempt number ``attempt`` + 1; at least what the other side asked for."""
+        """Wait before attempt number ``attempt`` + 1; at least what the other side asked for, up to
+        ``LONGEST_WAIT``."""
         ceiling = min(self.limit, self.base * 2 ** min(attempt, 16))
-        return max(retry_after or 0.0, random.uniform(ceiling / 2, ceiling))
+        return max(min(retry_after or 0.0, LONGEST_WAIT), random.uniform(ceiling / 2, ceiling))
 
 
 class Gate:
@@ -109,17 +118,24 @@ def outages() -> Iterator[None]:
 
 
 async def patiently(
-    call: Callable[[], Awaitable[T]], *, lease: Lease, backoff: Backoff, gate: Gate
+    call: Callable[[], Awaitable[T]],
+    *,
+    lease: Lease,
+    backoff: Backoff,
+    gate: Gate,
+    slots: AbstractAsyncContextManager[object] | None = None,
 ) -> T:
     """Repeat a call until it succeeds or the partition moves away.
 
-    For what must not be given up: the ledger, publishing, effects without a deadline.
+    For what must not be given up: the ledger, publishing, effects without a deadline. ``slots``:
+    a semaphore that bounds the calls at once.
     """
     attempt = 0
     while True:
         lease.check()
         try:
-            async with gate.passage():
+            # In this order: what waits for a slot has not passed the gate yet.
+            async with slots or nullcontext(), gate.passage():
                 lease.check()
                 return await call()
         except DependencyUnavailable:

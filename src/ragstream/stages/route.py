@@ -87,6 +87,8 @@ class Acceptance:
         self._check_reply_to(query.reply_to)
         latest = at + timedelta(seconds=self.longest_deadline)
         wanted = query.deadline or at + timedelta(seconds=self.default_deadline)
+        # A deadline in the past counts as now; one of the year 1 could not be written in UTC.
+        wanted = max(wanted, at)
         return Job(
             query=query,
             generation=generation,

@@ -132,6 +132,19 @@ async def test_a_handler_that_raises_keeps_its_record_and_tells() -> None:
     assert [str(fault) for fault in faults] == ["no"]
 
 
+async def test_a_handler_that_is_cancelled_from_within_tells() -> None:
+    async def handle(_r: InboundRecord, _lease: Lease) -> None:
+        confirmation = asyncio.get_running_loop().create_future()
+        confirmation.cancel()
+        await confirmation
+
+    d, _, faults = dispatcher(handle)
+    d.feed(record(0, "a"))
+    await settle()
+    assert d.committable() == {}
+    assert len(faults) == 1  # or the partition would stand still for ever
+
+
 async def test_a_full_partition_is_paused_and_resumed_at_half() -> None:
     gate = asyncio.Event()
 
@@ -253,6 +266,23 @@ async def test_a_new_assignment_starts_a_new_epoch() -> None:
     await settle()
     assert [lease.held for lease in leases] == [False, True]
     assert d.committable() == {P0: 6}
+
+
+async def test_an_assignment_that_was_never_drained_ends_with_the_next() -> None:
+    leases: list[Lease] = []
+
+    async def handle(_r: InboundRecord, lease: Lease) -> None:
+        leases.append(lease)
+        await asyncio.Event().wait()
+
+    d, _, faults = dispatcher(handle, Window(records=2))
+    for offset in range(3):
+        d.feed(record(offset))
+    await settle()
+    d.assign([P0])
+    await settle()
+    assert [lease.held for lease in leases] == [False, False]
+    assert (d.running, d.in_flight, faults) == (0, 0, [])
 
 
 async def test_records_of_foreign_partitions_are_left_alone() -> None:

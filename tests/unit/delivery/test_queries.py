@@ -13,7 +13,7 @@ from ragstream.adapters.memory import MemoryBus
 from ragstream.adapters.memory_state import MemoryCancelMarks, MemoryDoneMarks, MemoryLedger
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.dispatcher import Lease
-from ragstream.delivery.queries import QueryHandler, QueryStep, Services
+from ragstream.delivery.queries import LARGEST_ANSWER, QueryHandler, QueryStep, Services
 from ragstream.delivery.retry import Backoff
 from ragstream.domain.errors import (
     DependencyUnavailable,
@@ -49,7 +49,7 @@ class FakeClock:
 class Bench:
     """A stage between ``queries`` and ``routed``."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, concurrency: int = 64, reply_prefix: str | None = None) -> None:
         self.bus = MemoryBus(TOPICS.all())
         self.clock = FakeClock()
         self.calls = 0
@@ -73,8 +73,9 @@ class Bench:
             "route",
             TOPICS.queries,
             TOPICS.routed,
-            _accepted(Acceptance(frozenset({"DOCS"}))),
+            _accepted(Acceptance(frozenset({"DOCS"}), reply_prefix=reply_prefix)),
             counted,
+            concurrency,
         )
         self.handler = QueryHandler(step, self.services)
         self.lease = Lease(TopicPartition(TOPICS.queries, 0))
@@ -223,6 +224,38 @@ async def test_an_outage_past_the_deadline_says_what_was_down() -> None:
     assert bench.calls == 2
 
 
+async def test_a_wait_that_was_asked_for_ends_with_the_deadline() -> None:
+    bench: Bench
+
+    async def busy(_job: Job) -> Job | Answer:
+        bench.clock.time += timedelta(seconds=119.99)
+        raise TransientError("429", retry_after=50)
+
+    bench = Bench(busy)
+    async with asyncio.timeout(5):
+        await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert failure.code == "deadline_exceeded"
+
+
+async def test_what_waits_for_its_turn_makes_no_call_while_the_dependency_is_down() -> None:
+    bench: Bench
+    seen: list[str | None] = []
+
+    async def down(job: Job) -> Job | Answer:
+        seen.append(bench.handler.paused)
+        await asyncio.sleep(0)
+        if len(seen) == 1:
+            raise DependencyUnavailable("qdrant", "refused")
+        return await route(job)
+
+    bench = Bench(down, concurrency=1)
+    waiting = [bench.handle(question(query_id=f"q{number}")) for number in range(3)]
+    await asyncio.gather(*waiting)
+    assert seen == [None, "qdrant: refused", None, None]
+
+
 async def test_collections_that_are_away_pause_the_stage() -> None:
     bench: Bench
     reasons: list[str | None] = []
@@ -270,6 +303,14 @@ async def test_another_request_under_a_known_id_is_rejected_and_sees_nothing() -
     body = orjson.loads(rejection.value or b"")
     assert (body["query_id"], body["code"]) == ("q1", "conflicting_request")
     assert len(bench.dead()) == 1
+
+
+async def test_another_request_under_an_id_on_its_way_is_no_repeat_of_it() -> None:
+    bench = Bench(route)
+    await bench.handle(question())
+    await bench.handle(question(text="Something else?"))
+    assert bench.calls == 2  # which of them is answered is decided at the end, by the ledger
+    assert len(bench.bus.records(TOPICS.routed)) == 2
 
 
 async def test_the_same_id_of_another_tenant_is_another_query() -> None:
@@ -322,6 +363,29 @@ async def test_no_value_stays_what_it_was_in_the_dlt(value: bytes | None) -> Non
     await bench.handler(record, bench.lease)
     (letter,) = bench.dead()
     assert (letter.key, letter.value) == (b"k", value)
+
+
+async def test_a_name_that_is_no_text_goes_to_the_dlt() -> None:
+    bench = Bench(route)
+    await bench.handle(rb'{"\ud800": 1, "\ud800": 2}')
+    (letter,) = bench.dead()
+    assert letter.header("__connect.errors.exception.message") == b"?: the key occurs twice"
+
+
+async def test_a_record_that_breaks_the_reader_does_not_stop_the_stage() -> None:
+    bench = Bench(route)
+    record = InboundRecord(TOPICS.queries, 0, 42, 1e30, b"k", orjson.dumps(question()))
+    await bench.handler(record, bench.lease)
+    (letter,) = bench.dead()
+    assert letter.header("__connect.errors.exception.code") == b"internal"
+
+
+async def test_a_deadline_before_all_time_is_over() -> None:
+    bench = Bench(route)
+    await bench.handle(question(deadline="0001-01-01T00:00:00+12:00"))
+    failure = bench.answer().failure
+    assert failure is not None
+    assert failure.code == "deadline_exceeded"
 
 
 async def test_cancelled_before_it_came() -> None:
@@ -398,6 +462,33 @@ async def test_a_record_that_the_broker_never_takes_is_the_failed_answer() -> No
     failure = bench.answer().failure
     assert failure is not None
     assert "too large" in failure.message
+
+
+async def test_an_answer_that_no_topic_takes_is_the_failed_answer() -> None:
+    async def endless(job: Job) -> Job | Answer:
+        return Answer(
+            query_id=job.query_id,
+            question=job.query.text,
+            status=AnswerStatus.ANSWERED,
+            text="x" * LARGEST_ANSWER,
+            accepted_at=START,
+            completed_at=START,
+        )
+
+    bench = Bench(endless)
+    await bench.handle(question())
+    failure = bench.answer().failure
+    assert failure is not None
+    assert f"more than {LARGEST_ANSWER}" in failure.message
+
+
+async def test_a_copy_that_fails_takes_nothing_from_the_outcome() -> None:
+    bench = Bench(raising(PermanentError("nope")), reply_prefix="replies.")
+    replies = _Refusing(bench.bus, [AssertionError("Unrecognized partition")])
+    object.__setattr__(bench.services, "replies", replies)
+    await bench.handle(question(reply_to="replies.mine", reply_partition=99))
+    assert bench.answer().status is AnswerStatus.FAILED
+    assert bench.dead() == []
 
 
 async def test_nothing_is_published_once_the_lease_is_gone() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ragstream.delivery.dispatcher import Lease
-from ragstream.delivery.retry import Backoff, Gate, patiently
+from ragstream.delivery.retry import LONGEST_WAIT, Backoff, Gate, patiently
 from ragstream.domain.errors import (
     DependencyUnavailable,
     LeaseRevoked,
@@ -26,6 +26,7 @@ def test_backoff_grows_to_its_limit_and_obeys_retry_after() -> None:
     for attempt, ceiling in enumerate([1, 2, 4, 8, 8, 8]):
         assert ceiling / 2 <= backoff.delay(attempt) <= ceiling
     assert backoff.delay(0, retry_after=30) == 30
+    assert backoff.delay(0, retry_after=86_400) == LONGEST_WAIT
     assert backoff.delay(10_000) <= 8
 
 
