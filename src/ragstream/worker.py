@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 #: Faust's services log under the module of their class: ours keep to Faust's name and level.
 _FAUST_LOG = logging.getLogger("faust.stage")
 
+#: Seconds for the consumers to leave their groups, once everything is drained and committed.
+STOP_TIMEOUT = 5.0
 #: Seconds to wait for records while some partitions are paused.
 PAUSED_FETCH_TIMEOUT = 0.02
 
@@ -88,8 +90,13 @@ class FaustRunner:
         if self._committing is not None:
             self._committing.cancel()
         await asyncio.gather(*(app.leave() for app in self._apps))
-        await asyncio.gather(*(app.stop() for app in self._apps))
-        for task in self._watching:
+        stopping = [asyncio.create_task(app.stop()) for app in self._apps]
+        _, hanging = await asyncio.wait(stopping, timeout=STOP_TIMEOUT)
+        if hanging:
+            # aiokafka waits for the broker to leave its group. Without a broker there is none to
+            # leave: the session timeout does it.
+            log.warning("%d consumers did not stop within %g s", len(hanging), STOP_TIMEOUT)
+        for task in (*self._watching, *hanging):
             task.cancel()
 
     async def wait_failed(self) -> BaseException:

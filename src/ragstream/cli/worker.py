@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import threading
 import urllib.error
 import urllib.request
 from typing import Annotated
@@ -12,11 +14,13 @@ from typing import Annotated
 import typer
 
 from ragstream.cli.console import err, out, setup_logging
-from ragstream.cli.exits import FAILED
+from ragstream.cli.exits import FAILED, exit_code
 from ragstream.pipeline import STAGES
 from ragstream.settings import Settings, load_settings
 
 __all__ = ["worker"]
+
+log = logging.getLogger(__name__)
 
 
 def worker(
@@ -42,7 +46,18 @@ def worker(
     if check:
         raise typer.Exit(_check(settings))
     setup_logging(level=logging.INFO)
-    asyncio.run(_run(settings, stages or []))
+    code = 0
+    try:
+        asyncio.run(_run(settings, stages or []))
+    except Exception as error:
+        if not _threads_hang():
+            raise
+        log.error("%s", error)
+        code = exit_code(error) or FAILED
+    if _threads_hang():
+        # A consumer's thread still waits for a broker that is gone; it would hold up the exit.
+        logging.shutdown()
+        os._exit(code)
 
 
 async def _run(settings: Settings, stages: list[str]) -> None:
@@ -53,6 +68,11 @@ async def _run(settings: Settings, stages: list[str]) -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signum, stop.set)
     await run_worker(settings, stages, stop=stop)
+
+
+def _threads_hang() -> bool:
+    main = threading.main_thread()
+    return any(thread is not main and not thread.daemon for thread in threading.enumerate())
 
 
 def _check(settings: Settings) -> int:
