@@ -30,7 +30,7 @@ from ragstream.domain.topics import Topics
 from ragstream.stages.route import Acceptance
 from ragstream.wire import Envelope, decode, fingerprint
 
-__all__ = ["STAGES", "StageUnit", "Stages", "build_units", "floor_plan"]
+__all__ = ["STAGES", "StageUnit", "Stages", "build_units", "chosen_stages", "floor_plan"]
 
 E = TypeVar("E", bound=Event)
 Step = QueryStep | EffectStep[Any]
@@ -75,17 +75,26 @@ def floor_plan(topics: Topics, stages: Stages, acceptance: Acceptance) -> list[S
     ]
 
 
+def chosen_stages(names: Collection[str]) -> tuple[str, ...]:
+    """The named stages in the order of the floor plan, all of them if none is named.
+
+    Raises ``ConfigurationError`` for a name that no stage has.
+    """
+    if unknown := set(names) - set(STAGES):
+        raise ConfigurationError(
+            f"no such stage: {', '.join(sorted(unknown))} (there are {', '.join(STAGES)})"
+        )
+    return tuple(stage for stage in STAGES if not names or stage in names)
+
+
 def build_units(
     steps: Sequence[Step], services: Services, *, window: Window, only: Collection[str] = ()
 ) -> list[StageUnit]:
     """The steps as units for a runner; ``only``: names of the stages to run, all by default."""
-    if unknown := set(only) - set(STAGES):
-        raise ConfigurationError(
-            f"no such stage: {', '.join(sorted(unknown))} (there are {', '.join(STAGES)})"
-        )
+    chosen = chosen_stages(only)
     units = []
     for step in steps:
-        if only and step.stage not in only:
+        if step.stage not in chosen:
             continue
         handler = (
             QueryHandler(step, services)

@@ -14,12 +14,14 @@ from ragstream.adapters.memory import MemoryBus
 from ragstream.app import Pipeline, open_pipeline
 from ragstream.client import Client
 from ragstream.connection import kafka_connection
+from ragstream.domain.declarations import declare, groups
 from ragstream.domain.errors import ConfigurationError, InvalidEvent
 from ragstream.domain.events import Cancel, DocumentEvent
 from ragstream.domain.ports import Bus
 from ragstream.domain.topics import Topics
 from ragstream.health import Health
 from ragstream.inprocess import MemoryRunner
+from ragstream.pipeline import chosen_stages
 from ragstream.settings import Settings
 from ragstream.wire import decode, encode, event_id, record_key
 from ragstream.worker import FaustRunner
@@ -44,11 +46,13 @@ async def run_worker(
     Raises what made a stage unable to go on, so that the process ends and is started anew by
     whatever supervises it.
     """
-    async with open_pipeline(settings, only=stages) as pipeline:
-        connection = kafka_connection(settings)
-        delivery = settings.delivery
-        async with TopicAdmin(connection) as admin:
-            await _initialise_groups(admin, pipeline, delivery.start)
+    chosen = chosen_stages(stages)
+    connection = kafka_connection(settings)
+    delivery = settings.delivery
+    # First of all, so that a worker that refuses to start has changed nothing.
+    async with TopicAdmin(connection) as admin:
+        await _initialise_groups(admin, settings.kafka.prefix, chosen, delivery.start)
+    async with open_pipeline(settings, only=chosen) as pipeline:
         runner = FaustRunner(
             connection,
             pipeline.units,
@@ -122,10 +126,14 @@ async def in_process(settings: Settings) -> AsyncIterator[InProcess]:
                 await runner.stop()
 
 
-async def _initialise_groups(admin: TopicAdmin, pipeline: Pipeline, start: str) -> None:
+async def _initialise_groups(
+    admin: TopicAdmin, prefix: str, stages: Collection[str], start: str
+) -> None:
     """A group without offsets must not answer the whole history again, unless asked to."""
-    groups = {unit.group: unit.topic for unit in pipeline.units}
-    missing = await admin.uninitialised_groups(groups)
+    topics = Topics(prefix)
+    reading = groups(declare(topics))
+    wanted = {group: reading[group] for group in map(topics.group, stages)}
+    missing = await admin.uninitialised_groups(wanted)
     if not missing:
         return
     if start == "none":
@@ -134,7 +142,7 @@ async def _initialise_groups(admin: TopicAdmin, pipeline: Pipeline, start: str) 
             "or start the worker with --from earliest or --from latest"
         )
     await admin.initialise_groups(
-        {group: groups[group] for group in missing}, latest=start == "latest"
+        {group: wanted[group] for group in missing}, latest=start == "latest"
     )
 
 
