@@ -36,6 +36,7 @@ __all__ = [
     "parse_json",
     "record_key",
     "type_name",
+    "validated",
 ]
 
 E = TypeVar("E", bound=Event)
@@ -86,7 +87,7 @@ def event_id(*parts: str | int) -> str:
 def fingerprint(query: Query) -> str:
     """SHA-256 of the request. A repeated request may name a later deadline and is the same."""
     body = query.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"deadline"})
-    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return hashlib.sha256(_dumped(body, orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def generation_header(generation: int) -> tuple[str, bytes]:
@@ -106,7 +107,10 @@ def encode(
     carried: Headers = (),
     partition: int | None = None,
 ) -> OutboundRecord:
-    """The event as a record in binary mode. Same arguments, same bytes."""
+    """The event as a record in binary mode. Same arguments, same bytes.
+
+    Raises ``InvalidEvent`` for what JSON can't carry (integers beyond 64 bits, lone surrogates).
+    """
     headers = [
         ("content-type", b"application/json"),
         ("ce_specversion", SPEC_VERSION.encode()),
@@ -119,8 +123,15 @@ def encode(
     if subject is not None:
         headers.append(("ce_subject", subject.encode()))
     body = event.model_dump(by_alias=True, exclude_none=True)
-    value = orjson.dumps(body, option=orjson.OPT_UTC_Z)
+    value = _dumped(body, orjson.OPT_UTC_Z)
     return OutboundRecord(topic, key, value, (*headers, *carried), partition)
+
+
+def _dumped(body: dict[str, Any], option: int) -> bytes:
+    try:
+        return orjson.dumps(body, option=option)
+    except orjson.JSONEncodeError as error:
+        raise InvalidEvent(f"can't be written as JSON: {error}", field="value") from None
 
 
 def encode_delta(query: Query, delta: AnswerDelta, topic: str) -> OutboundRecord:
@@ -171,17 +182,21 @@ def decode(
         attributes = {}
     if attributes:
         _check_attributes(attributes, event_type)
-    try:
-        event = event_type.model_validate(body)
-    except ValidationError as error:
-        raise _invalid(error) from None
-    return event, Envelope(
+    return validated(event_type, body), Envelope(
         id=attributes.get("id"),
         source=attributes.get("source"),
         time=_time(attributes.get("time")),
         generation=_generation(attributes.get("generation")),
         carried=_carried(record.headers),
     )
+
+
+def validated(event_type: type[E], body: Any) -> E:
+    """The event with these fields. Raises ``InvalidEvent`` that names what is wrong."""
+    try:
+        return event_type.model_validate(body)
+    except ValidationError as error:
+        raise _invalid(error) from None
 
 
 def parse_json(value: bytes) -> Any:

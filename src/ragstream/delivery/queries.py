@@ -34,7 +34,7 @@ from ragstream.domain.errors import (
     RagstreamError,
     TransientError,
 )
-from ragstream.domain.events import Answer, Job, Rejection
+from ragstream.domain.events import Answer, Job, Query, Rejection
 from ragstream.domain.outcomes import failed_answer, with_timing
 from ragstream.domain.ports import CancelMarks, Clock, DoneMarks, OutcomeLedger, Publisher
 from ragstream.domain.records import InboundRecord, OutboundRecord, OutcomeKey, StoredOutcome
@@ -108,7 +108,7 @@ class QueryHandler:
         try:
             await self._handle(record, job, envelope, lease)
         except ConflictingRequest as error:
-            await self._reject(record, error, lease, query_id=job.query_id)
+            await self._reject(record, error, lease, job)
         except LeaseRevoked:
             raise
         except Exception as error:
@@ -253,14 +253,16 @@ class QueryHandler:
         record: InboundRecord,
         error: InvalidEvent,
         lease: Lease,
-        query_id: str | None = None,
+        job: Job | None = None,
     ) -> None:
         topics = self._services.topics
         records = [dead_letter(record, error, stage=self._step.stage, topic=self._dlt)]
-        query_id = query_id or _readable_query_id(record)
+        query_id, tenant = (job.query_id, job.tenant) if job else _readable_identity(record)
         if query_id is not None:
             rejection = Rejection(
                 query_id=query_id,
+                tenant=tenant,
+                fingerprint=job.fingerprint if job else None,
                 message=str(error),
                 code=error.code,
                 field=error.field,
@@ -316,13 +318,19 @@ def _too_late(reason: object) -> DeadlineExceeded:
     return DeadlineExceeded(f"the deadline passed ({reason})" if reason else "the deadline passed")
 
 
-def _readable_query_id(record: InboundRecord) -> str | None:
-    """The query_id of a record that is not a valid query, if one can be made out."""
+def _readable_identity(record: InboundRecord) -> tuple[str | None, str | None]:
+    """query_id and tenant of a record that is not a valid query, if they can be made out."""
     try:
         body = parse_json(record.value or b"")
     except InvalidEvent:
-        return None
+        return None, None
     if isinstance(body, dict) and isinstance(body.get("data"), dict):
         body = body["data"]
-    found = body.get("query_id") if isinstance(body, dict) else None
-    return found if isinstance(found, str) and 0 < len(found) <= 200 else None
+    if not isinstance(body, dict):
+        return None, None
+    tenant = body.get("tenant", Query.model_fields["tenant"].default)
+    return _identifier(body.get("query_id")), _identifier(tenant)
+
+
+def _identifier(value: object) -> str | None:
+    return value if isinstance(value, str) and 0 < len(value) <= 200 else None

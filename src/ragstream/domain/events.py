@@ -337,6 +337,10 @@ class Rejection(Event):
     """rejections.v1: a query that was not accepted."""
 
     query_id: str | None = None
+    tenant: str | None = None
+    fingerprint: str | None = Field(
+        None, description="SHA-256 of the request; other requests may have the same query_id"
+    )
     message: str
     code: str
     field: str | None = None
