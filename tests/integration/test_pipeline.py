@@ -223,6 +223,7 @@ async def test_what_cannot_be_processed(site: Deployment) -> None:
     rejection = await site.log.next(site.topics.rejections, "invalid")
     assert body(rejection) == {
         "query_id": "invalid",
+        "tenant": "default",
         "message": "text: has no visible character",
         "code": "invalid_event",
         "field": "text",
