@@ -214,8 +214,10 @@ async def test_a_rejection_of_this_very_request_is_ours(client: Client, pipeline
         {},
         optional={
             "filters": st.dictionaries(
-                st.text("abc", min_size=1),
-                st.integers(-(2**63), 2**63 - 1) | st.lists(st.text("xyz"), min_size=1),
+                st.text("abc", min_size=1, max_size=3),
+                st.integers(-(2**63), 2**63 - 1)
+                | st.lists(st.text("xyz", max_size=3), min_size=1, max_size=3),
+                max_size=3,
             ),
             "top_k": st.integers(1, 100),
             "history": st.lists(st.just({"role": "user", "text": "Hm?"}), max_size=2),

@@ -59,6 +59,12 @@ def _plans(settings: Settings) -> list[RoutePlan]:
     return plans
 
 
+def _shaping_answers(settings: Settings) -> str:
+    """The settings on which answers depend, as text without secrets."""
+    sections = {"rag", "qdrant", "embeddings", "llm", "rerank", "sparse", "products", "routes"}
+    return settings.model_dump_json(include=sections)
+
+
 def build_stages(settings: Settings, topics: Topics, adapters: Adapters) -> Stages:
     clock = SystemClock()
     counter = TiktokenCounter()
@@ -96,6 +102,7 @@ def build_stages(settings: Settings, topics: Topics, adapters: Adapters) -> Stag
             clock=clock,
             model=generator.model,
             prompt_version=prompt_version(),
+            configuration=_shaping_answers(settings),
             history_turns=settings.rag.history_turns,
         ),
         retrieve=Retrieve(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Sequence
 
-from ragstream.domain.errors import DependencyUnavailable
+from ragstream.domain.errors import ContextDoesNotFit, DependencyUnavailable
 from ragstream.domain.events import (
     Answer,
     AnswerDelta,
@@ -105,16 +106,17 @@ class AnswerQuestion:
 
     async def __call__(self, job: Reranked) -> Answer:
         documents = await resolved(job.evidence.documents, self._store, job.tenant)
-        if not documents and not self._general_knowledge:
+        # A route without collections answers without evidence by design.
+        needs_evidence = bool(job.routing.collections) and not self._general_knowledge
+        if not documents and needs_evidence:
             return self._no_context(job, None)
-        prompt, _ = assemble(
-            job.query.text,
-            self._budget.limit(documents, self._counter),
-            job.routing.history,
-            counter=self._counter,
-            budget=self._budget.prompt_tokens,
-            mode=job.evidence.mode,
-        )
+        # Counting the tokens of long documents takes a while.
+        prompt = await asyncio.to_thread(self._prompt, job, documents)
+        if not prompt.documents and needs_evidence:
+            raise ContextDoesNotFit(
+                f"none of {len(documents)} documents fits beside the question into "
+                f"{self._budget.prompt_tokens} tokens"
+            )
         stream = _Deltas(job, self._deltas, self._clock)
         remaining = max(0.001, (job.deadline - self._clock.now()).total_seconds())
         finish_reason: str | None = None
@@ -132,6 +134,17 @@ class AnswerQuestion:
         answer = self._answered(job, prompt, "".join(pieces), stream, finish_reason, usage)
         await self._remember(job, prompt, answer)
         return answer
+
+    def _prompt(self, job: Reranked, documents: Sequence[Document]) -> Prompt:
+        prompt, _ = assemble(
+            job.query.text,
+            self._budget.limit(documents, self._counter),
+            job.routing.history,
+            counter=self._counter,
+            budget=self._budget.prompt_tokens,
+            mode=job.evidence.mode,
+        )
+        return prompt
 
     def _answered(
         self,
@@ -151,7 +164,7 @@ class AnswerQuestion:
         if referenced.invented:
             log.info("%s: %d invented citations removed", job.query_id, referenced.invented)
         degraded = job.degraded
-        if not prompt.documents:
+        if not prompt.documents and job.routing.collections:
             degraded = (*degraded, "general-knowledge")
         return self._outcome(job, prompt, AnswerStatus.ANSWERED).model_copy(
             update={

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from ragstream.domain.errors import InvalidEvent
+from ragstream.domain.errors import DependencyUnavailable, InvalidEvent
 from ragstream.domain.events import DocumentAction, DocumentEvent, IndexChange
 from ragstream.domain.evidence import Chunk, IndexedChunk, chunk_revision
 from ragstream.domain.ports import (
@@ -70,11 +70,18 @@ class Ingest:
         obsolete = sorted(stored.keys() - {chunk.id for chunk in chunks})
         if not new and not obsolete:
             return ()
+        # Once before anything is written, so that work that breaks off leaves no cached answer of
+        # the old text valid for good, and once after it, for answers made in between.
+        generation = await self._generations.bump(event.tenant)
         if new:
             await self._store.upsert(collection, await self._encoded(new, event))
         if obsolete:
             await self._store.delete(collection, obsolete)
-        generation = await self._generations.bump(event.tenant)
+        try:
+            generation = await self._generations.bump(event.tenant)
+        except DependencyUnavailable as error:
+            # Not again from the start: nothing would be found to differ, and no change be told.
+            log.warning("%s: the corpus generation stays %d: %s", event.tenant, generation, error)
         change = IndexChange(
             tenant=event.tenant,
             corpus_generation=generation,

@@ -55,7 +55,7 @@ class Retrieve:
     async def __call__(self, job: Routed) -> Retrieved:
         routing = job.routing
         if not routing.collections:
-            return _with_evidence(job, Evidence())
+            return _with_evidence(job, Evidence(corpus_generation=routing.corpus_generation))
         # Noted before the search: an answer is cached only if it is still the same afterwards.
         generation, resolutions, dense = await asyncio.gather(
             self._generation(job.tenant, fallback=routing.corpus_generation),

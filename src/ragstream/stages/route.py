@@ -109,8 +109,9 @@ class Acceptance:
 class Route:
     """The stage.
 
-    ``rules`` decide first; ``llm`` (when configured) decides what they can't; then the default.
-    ``model`` and ``prompt_version`` are what will generate the answer: part of the cache key.
+    ``llm`` decides where one is configured, ``rules`` what it can't, then the default. ``model``
+    and ``prompt_version`` are what will generate the answer, ``configuration`` stands for the
+    settings that shape it: all are part of the cache key.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class Route:
         clock: Clock,
         model: str,
         prompt_version: str,
+        configuration: str = "",
         history_turns: int = 10,
         intent_timeout: float = 5.0,
     ) -> None:
@@ -144,7 +146,7 @@ class Route:
         self._history_turns = history_turns
         self._intent_timeout = intent_timeout
         settings = [asdict(plan) for plan in plans] + [product.name for product in self._products]
-        routing = [__version__, default, settings]
+        routing = [__version__, configuration, default, settings]
         self._digest = hashlib.sha256(
             orjson.dumps(routing, option=orjson.OPT_SORT_KEYS, default=str)
         ).hexdigest()
@@ -169,7 +171,8 @@ class Route:
             versions=RequestedVersions(product=product.name, releases=releases)
             if product
             else None,
-            filters={**plan.filters, **job.query.filters},
+            # The route's own last: a query may narrow what it sees, never widen it.
+            filters={**job.query.filters, **plan.filters},
             history=history,
             private=plan.private,
             decay=plan.decay,
@@ -246,11 +249,6 @@ class Route:
             return query.route, "query"
         if len(self._plans) == 1:
             return self._default, "default"
-        by_rule = await self._rules.classify(
-            query.text, self._descriptions, timeout=self._intent_timeout
-        )
-        if by_rule is not None and self._llm is None:
-            return by_rule, "rules"
         if self._llm is not None:
             try:
                 by_llm = await self._llm.classify(
@@ -262,6 +260,9 @@ class Route:
             else:
                 if by_llm is not None:
                     return by_llm, "llm"
+        by_rule = await self._rules.classify(
+            query.text, self._descriptions, timeout=self._intent_timeout
+        )
         return (by_rule, "rules") if by_rule is not None else (self._default, "default")
 
     def _releases(self, text: str) -> tuple[Product | None, tuple[str, ...]]:
