@@ -76,6 +76,6 @@ class Health:
             report[unit.stage] = {
                 "partitions": len(dispatcher.assigned()) if dispatcher.was_assigned else None,
                 "in_flight": dispatcher.in_flight,
-                "paused": getattr(unit.handler, "paused", None),
+                "paused": unit.handler.paused,
             }
         return report

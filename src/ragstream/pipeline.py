@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from ragstream.delivery.dispatcher import Handler, Window
+from ragstream.delivery.dispatcher import Lease, Window
 from ragstream.delivery.effects import EffectHandler, EffectStep
+from ragstream.delivery.limit import FailureLimit
 from ragstream.delivery.queries import QueryHandler, QueryStep, Services
 from ragstream.domain.errors import ConfigurationError
 from ragstream.domain.events import (
@@ -30,7 +31,15 @@ from ragstream.domain.topics import Topics
 from ragstream.stages.route import Acceptance
 from ragstream.wire import Envelope, decode, fingerprint
 
-__all__ = ["STAGES", "StageUnit", "Stages", "build_units", "chosen_stages", "floor_plan"]
+__all__ = [
+    "STAGES",
+    "StageHandler",
+    "StageUnit",
+    "Stages",
+    "build_units",
+    "chosen_stages",
+    "floor_plan",
+]
 
 E = TypeVar("E", bound=Event)
 Step = QueryStep | EffectStep[Any]
@@ -51,6 +60,17 @@ class Stages:
     history: Callable[[Answer], Awaitable[Sequence[OutboundRecord]]] | None = None
 
 
+class StageHandler(Protocol):
+    """Handles a record and says how the stage is. ``paused``: why it waits, or None."""
+
+    limit: FailureLimit
+
+    @property
+    def paused(self) -> str | None: ...
+
+    async def __call__(self, record: InboundRecord, lease: Lease) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StageUnit:
     """A stage as a runner sees it: what it reads, in which group, and what handles a record."""
@@ -58,7 +78,7 @@ class StageUnit:
     stage: str
     topic: str
     group: str
-    handler: Handler
+    handler: StageHandler
     window: Window = field(default_factory=Window)
 
 
@@ -96,7 +116,7 @@ def build_units(
     for step in steps:
         if step.stage not in chosen:
             continue
-        handler = (
+        handler: StageHandler = (
             QueryHandler(step, services)
             if isinstance(step, QueryStep)
             else EffectHandler(step, services)

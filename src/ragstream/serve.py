@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from ragstream.adapters.kafka import KafkaBus
@@ -14,6 +14,8 @@ from ragstream.adapters.memory import MemoryBus
 from ragstream.app import Pipeline, open_pipeline
 from ragstream.client import Client
 from ragstream.connection import kafka_connection
+from ragstream.delivery.background import background
+from ragstream.delivery.watchdog import Watchdog
 from ragstream.domain.declarations import declare, groups
 from ragstream.domain.errors import ConfigurationError, InvalidEvent
 from ragstream.domain.events import Cancel, DocumentEvent
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds that a cancel mark outlives its request: longer than any query.
 CANCEL_TTL = 86_400.0
+#: Seconds beyond the longest deadline after which a stage without progress is broken.
+SLACK = 60.0
 
 
 async def run_worker(
@@ -60,6 +64,7 @@ async def run_worker(
             commit_interval=delivery.commit_interval,
             session_timeout=delivery.session_timeout,
             instance_id=delivery.instance_id,
+            longest_work=delivery.max_deadline + SLACK,
         )
         bus = KafkaBus(connection)
         async with (
@@ -72,7 +77,8 @@ async def run_worker(
                 log.info("ready: %s", ", ".join(unit.stage for unit in pipeline.units))
                 if ready is not None:
                     ready.set()
-                await _until_stopped(stop, runner)
+                with Watchdog(runner.loops(), timeout=settings.worker.stall_timeout):
+                    await _until_stopped(stop, runner)
             finally:
                 await runner.stop()
                 await bus.aclose()
@@ -175,10 +181,5 @@ async def _cancelling(bus: Bus, pipeline: Pipeline) -> AsyncIterator[None]:
                 )
                 pipeline.services.cancellations.cancel(cancel.tenant, cancel.query_id)
 
-        following = asyncio.create_task(follow())
-        try:
+        async with background(follow()):
             yield
-        finally:
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following

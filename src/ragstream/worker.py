@@ -26,7 +26,7 @@ from yarl import URL
 
 from ragstream.adapters.kafka import KafkaConnection
 from ragstream.delivery.dispatcher import Dispatcher
-from ragstream.domain.errors import ConfigurationError
+from ragstream.domain.errors import ConfigurationError, StageStalled
 from ragstream.domain.records import InboundRecord, TopicPartition
 from ragstream.pipeline import StageUnit
 
@@ -43,7 +43,11 @@ PAUSED_FETCH_TIMEOUT = 0.02
 
 
 class FaustRunner:
-    """Stages on Kafka, one Faust app each."""
+    """Stages on Kafka, one Faust app each.
+
+    Seconds: ``drain`` for running records on shutdown and rebalance, ``longest_work`` after which
+    a stage that finishes nothing counts as stalled.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,9 @@ class FaustRunner:
         commit_interval: float = 1.0,
         session_timeout: float = 10.0,
         instance_id: str | None = None,
+        longest_work: float = 660.0,
     ) -> None:
+        self._longest_work = longest_work
         self._apps = [
             _StageApp.build(
                 connection,
@@ -76,6 +82,14 @@ class FaustRunner:
     def dispatchers(self) -> Mapping[str, Dispatcher]:
         return {app.unit.stage: app.dispatcher for app in self._apps}
 
+    def loops(self) -> dict[str, asyncio.AbstractEventLoop]:
+        """Event loops by what runs in them: the stages' own, and each consumer's."""
+        consumers = {
+            f"the consumer of {app.unit.stage}": app.consumer._thread.thread_loop
+            for app in self._apps
+        }
+        return {"the stages": asyncio.get_running_loop()} | consumers
+
     def assigned(self) -> dict[str, int]:
         """Partitions that each stage holds at present."""
         return {app.unit.stage: len(app.dispatcher.assigned()) for app in self._apps}
@@ -83,6 +97,7 @@ class FaustRunner:
     async def start(self) -> None:
         await asyncio.gather(*(app.start() for app in self._apps))
         self._watching += [asyncio.create_task(self._watch(app)) for app in self._apps]
+        self._watching.append(asyncio.create_task(self._watch_progress()))
         self._committing = asyncio.create_task(self._commit_regularly())
 
     async def stop(self) -> None:
@@ -112,6 +127,22 @@ class FaustRunner:
             self._on_fault(
                 app.crash_reason or ConfigurationError(f"stage {app.unit.stage} stopped by itself")
             )
+
+    async def _watch_progress(self) -> None:
+        """A stage that finishes nothing for longer than anything may take is broken. One that
+        waits on purpose is not."""
+        while True:
+            await asyncio.sleep(1)
+            for app in self._apps:
+                if app.unit.handler.paused:
+                    app.dispatcher.note_progress()
+                elif app.dispatcher.standstill() > self._longest_work:
+                    self._on_fault(
+                        StageStalled(
+                            f"{app.unit.stage}: no record came to an end within "
+                            f"{self._longest_work:g} s"
+                        )
+                    )
 
     async def _commit_regularly(self) -> None:
         while True:

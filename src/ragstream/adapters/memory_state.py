@@ -19,6 +19,7 @@ __all__ = [
     "MemoryDoneMarks",
     "MemoryHistory",
     "MemoryLedger",
+    "MemoryStops",
 ]
 
 Now = Callable[[], float]
@@ -106,6 +107,20 @@ class MemoryLedger:
 
     async def record(self, key: OutcomeKey, outcome: StoredOutcome) -> StoredOutcome:
         return self._outcomes.setdefault(key, outcome)
+
+
+class MemoryStops:
+    def __init__(self) -> None:
+        self._stops: dict[str, str] = {}
+
+    async def stop(self, stage: str, reason: str) -> None:
+        self._stops.setdefault(stage, reason)
+
+    async def stopped(self) -> dict[str, str]:
+        return dict(self._stops)
+
+    async def clear(self, stage: str) -> bool:
+        return self._stops.pop(stage, None) is not None
 
 
 class MemoryHistory:

@@ -12,8 +12,10 @@ from ragstream.adapters.clock import SystemClock
 from ragstream.adapters.memory import MemoryBus
 from ragstream.app.adapters import Adapters, collection_specs, open_adapters
 from ragstream.app.stages import build_acceptance, build_stages
+from ragstream.delivery.background import background
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.dispatcher import Window
+from ragstream.delivery.limit import follow_stops, keep_following
 from ragstream.delivery.queries import Services
 from ragstream.delivery.retry import Backoff
 from ragstream.domain.topics import Topics
@@ -52,6 +54,14 @@ async def open_pipeline(
         if adapters.database is not None:
             for migration in await postgres.migrate(adapters.database):
                 log.info("applied migration %s", migration.name)
+            await stack.enter_async_context(
+                background(
+                    postgres.keep_purging(
+                        postgres.PostgresLedger(adapters.database),
+                        retention=settings.postgres.outcome_retention,
+                    )
+                )
+            )
         await adapters.store.ensure(
             collection_specs(settings),
             create=settings.qdrant.ensure_collections,
@@ -67,6 +77,8 @@ async def open_pipeline(
             clock=SystemClock(),
             backoff=Backoff(settings.delivery.retry_base, settings.delivery.retry_max),
             replies=adapters.replies,
+            failure_limit=settings.delivery.dlt_limit,
+            failure_period=settings.delivery.dlt_period,
         )
         concurrency = settings.delivery.concurrency
         steps = [
@@ -77,4 +89,7 @@ async def open_pipeline(
         ]
         window = Window(**settings.delivery.window.model_dump())
         units = build_units(steps, services, window=window, only=only)
+        limits = [unit.handler.limit for unit in units]
+        await follow_stops(limits, adapters.stops)
+        await stack.enter_async_context(background(keep_following(limits, adapters.stops)))
         yield Pipeline(settings, topics, adapters, services, units)

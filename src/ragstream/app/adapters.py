@@ -31,6 +31,7 @@ from ragstream.domain.ports import (
     OutcomeLedger,
     Publisher,
     SparseEncoder,
+    StageStops,
     VectorStore,
 )
 from ragstream.domain.topics import Topics
@@ -62,6 +63,7 @@ class Adapters:
     done_marks: DoneMarks
     ledger: OutcomeLedger
     history: History
+    stops: StageStops
     database: postgres.Database | None
     store: VectorStore
     dense: DenseEncoder
@@ -163,6 +165,7 @@ def _records(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
         return {
             "ledger": memory_state.MemoryLedger(),
             "history": memory_state.MemoryHistory(),
+            "stops": memory_state.MemoryStops(),
             "database": None,
         }
     database = postgres.Database(
@@ -176,6 +179,7 @@ def _records(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
     return {
         "ledger": postgres.PostgresLedger(database),
         "history": postgres.PostgresHistory(database),
+        "stops": postgres.PostgresStops(database),
         "database": database,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import typer
 
@@ -10,7 +11,7 @@ from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.cli.console import err, out
 from ragstream.cli.exits import FAILED
 from ragstream.connection import kafka_connection
-from ragstream.domain.declarations import TopicDeclaration, declare, groups
+from ragstream.domain.declarations import DAY, TopicDeclaration, declare, groups
 from ragstream.domain.topics import Topics
 from ragstream.settings import Settings, load_settings
 
@@ -59,7 +60,7 @@ async def apply_topics(settings: Settings, *, quiet: bool = False) -> int:
 async def _check(settings: Settings) -> int:
     declared = declared_for(settings)
     async with TopicAdmin(kafka_connection(settings)) as admin:
-        problems = await admin.check(declared)
+        problems = await admin.check(declared) + outlived(settings, declared)
         if not problems:
             lacking = await admin.uninitialised_groups(groups(declared))
             problems = [f"group {name}: no committed offsets" for name in sorted(lacking)]
@@ -68,6 +69,17 @@ async def _check(settings: Settings) -> int:
     if not problems:
         out.print(f"{len(declared)} topics are as declared")
     return FAILED if problems else 0
+
+
+def outlived(settings: Settings, declared: Iterable[TopicDeclaration]) -> list[str]:
+    """Topics from which a query may come again after its outcome was forgotten."""
+    kept = settings.postgres.outcome_retention
+    return [
+        f"{topic.name}: is retained for {topic.retention_ms / DAY:g} days, outcomes only for "
+        f"{kept * 1000 / DAY:g} (RAGSTREAM_POSTGRES__OUTCOME_RETENTION)"
+        for topic in declared
+        if topic.retention_ms >= kept * 1000
+    ]
 
 
 def declared_for(settings: Settings) -> tuple[TopicDeclaration, ...]:

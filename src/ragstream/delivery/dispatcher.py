@@ -100,6 +100,7 @@ class Dispatcher:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._ready: deque[tuple[_Partition, InboundRecord, Delivered]] = deque()
         self._running = 0
+        self._progress_at = 0.0
         self.finished = 0
         self.was_assigned = False
 
@@ -111,6 +112,16 @@ class Dispatcher:
     @property
     def running(self) -> int:
         return self._running
+
+    def standstill(self) -> float:
+        """Seconds in which handlers ran and none came to an end."""
+        if not self._running:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._progress_at
+
+    def note_progress(self) -> None:
+        """Count the standstill from now on: nothing has finished, and that is right."""
+        self._progress_at = asyncio.get_running_loop().time()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Start accepting records of these partitions, in a new epoch."""
@@ -200,6 +211,8 @@ class Dispatcher:
         if self._running >= self._window.records:
             self._ready.append((partition, record, item))
             return
+        if not self._running:
+            self.note_progress()
         self._running += 1
         task = asyncio.create_task(self._run(partition, record, item))
         partition.running.add(task)
@@ -223,6 +236,7 @@ class Dispatcher:
             self.finished += 1
         finally:
             self._running -= 1
+            self.note_progress()
             self._next(partition, record)
 
     def _next(self, partition: _Partition, record: InboundRecord) -> None:

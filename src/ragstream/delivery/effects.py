@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from ragstream.delivery.deadletter import dead_letter
 from ragstream.delivery.dispatcher import Lease
+from ragstream.delivery.limit import FailureLimit
 from ragstream.delivery.queries import Services
 from ragstream.delivery.retry import Gate, outages, patiently
 from ragstream.domain.errors import InvalidEvent, LeaseRevoked
@@ -44,11 +45,14 @@ class EffectHandler(Generic[E]):
         self._slots = asyncio.Semaphore(step.concurrency)
         self.work_gate = Gate(services.backoff)
         self.publish_gate = Gate(services.backoff)
+        self.limit = FailureLimit(
+            step.stage, limit=services.failure_limit, period=services.failure_period
+        )
 
     @property
     def paused(self) -> str | None:
         """Why the stage waits, or None."""
-        return self.work_gate.reason or self.publish_gate.reason
+        return self.limit.reason or self.work_gate.reason or self.publish_gate.reason
 
     async def __call__(self, record: InboundRecord, lease: Lease) -> None:
         try:
@@ -63,10 +67,13 @@ class EffectHandler(Generic[E]):
         except LeaseRevoked:
             raise
         except Exception as error:
-            level = logging.WARNING if isinstance(error, InvalidEvent) else logging.ERROR
+            unreadable = isinstance(error, InvalidEvent)
+            level = logging.WARNING if unreadable else logging.ERROR
             log.log(level, "%s[%d]@%d: %s", *record.topic_partition, record.offset, error)
             topic = self._services.topics.dlt(self._step.source)
             outputs = [dead_letter(record, error, stage=self._step.stage, topic=topic)]
+            if not unreadable:
+                self.limit.count(error)
         if outputs:
             await patiently(
                 lambda: self._services.publisher.publish(outputs),
@@ -76,5 +83,6 @@ class EffectHandler(Generic[E]):
             )
 
     async def _run(self, event: E) -> Sequence[OutboundRecord]:
+        await self.limit.passage()
         with outages():
             return await self._step.run(event)

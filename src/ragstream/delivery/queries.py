@@ -22,6 +22,7 @@ from typing import TypeVar
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.deadletter import dead_letter
 from ragstream.delivery.dispatcher import Lease
+from ragstream.delivery.limit import FailureLimit
 from ragstream.delivery.retry import Backoff, Gate, outages, patiently
 from ragstream.domain.errors import (
     ConflictingRequest,
@@ -52,7 +53,8 @@ LARGEST_ANSWER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What every handler needs. ``replies``: publisher for ``reply_to`` copies, best effort."""
+    """What every handler needs. ``replies``: publisher for ``reply_to`` copies, best effort;
+    ``failure_limit``: processing failures within ``failure_period`` seconds that stop a stage."""
 
     topics: Topics
     ledger: OutcomeLedger
@@ -63,6 +65,8 @@ class Services:
     clock: Clock
     backoff: Backoff
     replies: Publisher | None = None
+    failure_limit: int = 100
+    failure_period: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,15 @@ class QueryHandler:
         self.work_gate = Gate(services.backoff)
         self.ledger_gate = Gate(services.backoff)
         self.publish_gate = Gate(services.backoff)
+        self.limit = FailureLimit(
+            step.stage, limit=services.failure_limit, period=services.failure_period
+        )
 
     @property
     def paused(self) -> str | None:
         """Why the stage waits, or None."""
-        gates = (self.work_gate, self.ledger_gate, self.publish_gate)
-        return next((gate.reason for gate in gates if gate.reason), None)
+        waits = (self.limit, self.work_gate, self.ledger_gate, self.publish_gate)
+        return next((wait.reason for wait in waits if wait.reason), None)
 
     async def __call__(self, record: InboundRecord, lease: Lease) -> None:
         try:
@@ -113,7 +120,7 @@ class QueryHandler:
             raise
         except Exception as error:
             log.exception("%s can't process %s", self._step.stage, job.query_id)
-            await self._dead_letter(record, error, lease)
+            await self._fail(record, job, error, lease)
 
     async def _handle(
         self, record: InboundRecord, job: Job, envelope: Envelope, lease: Lease
@@ -161,6 +168,7 @@ class QueryHandler:
             result = failed_answer(job, error, stage=stage, now=clock.now())
         except _Defect as defect:
             await self._dead_letter(record, defect.cause, lease)
+            self.limit.count(defect.cause)
             result = failed_answer(job, defect.cause, stage=stage, now=clock.now())
         worked = clock.monotonic() - started
         return result.model_copy(
@@ -173,18 +181,19 @@ class QueryHandler:
         while True:
             remaining = (job.deadline - self._services.clock.now()).total_seconds()
             if remaining <= 0:
-                raise _too_late(last or self.work_gate.reason)
+                raise _too_late(self._why_late(last))
             try:
                 async with asyncio.timeout(remaining) as limit:
                     # In this order: what waits for a slot has not passed the gate yet.
                     async with self._slots, self.work_gate.passage():
+                        await self.limit.passage()
                         lease.check()
                         with outages():
                             return await self._step.run(job)
             except TimeoutError as error:
                 if not limit.expired():
                     raise _Defect(error) from error
-                raise _too_late(last or self.work_gate.reason) from None
+                raise _too_late(self._why_late(last)) from None
             except TransientError as error:
                 last = error
                 if not isinstance(error, DependencyUnavailable):
@@ -196,6 +205,9 @@ class QueryHandler:
                 raise
             except Exception as error:
                 raise _Defect(error) from error
+
+    def _why_late(self, last: Exception | None) -> object:
+        return self.limit.reason or last or self.work_gate.reason
 
     async def _conclude(self, job: Job, answer: Answer, envelope: Envelope, lease: Lease) -> None:
         """Store the outcome unless there is one, and publish what is stored."""
@@ -247,6 +259,20 @@ class QueryHandler:
             generation=job.generation,
             carried=envelope.carried,
         )
+
+    async def _fail(self, record: InboundRecord, job: Job, error: Exception, lease: Lease) -> None:
+        """What the stage itself did not raise: the dead-letter topic, and an answer all the same,
+        without the headers that came along in case they are what is wrong."""
+        await self._dead_letter(record, error, lease)
+        self.limit.count(error)
+        now = self._services.clock.now()
+        answer = failed_answer(job, error, stage=self._step.stage, now=now)
+        try:
+            await self._conclude(job, answer, Envelope(), lease)
+        except LeaseRevoked:
+            raise
+        except Exception:
+            log.exception("%s has no outcome for %s", self._step.stage, job.query_id)
 
     async def _reject(
         self,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from ragstream.domain.topics import TOPIC_KINDS, TopicKind, Topics
 
-__all__ = ["CONSUMERS", "Environment", "TopicDeclaration", "declare", "groups", "min_insync"]
+__all__ = ["CONSUMERS", "DAY", "Environment", "TopicDeclaration", "declare", "groups", "min_insync"]
 
 Environment = Literal["production", "development"]
 

@@ -13,7 +13,8 @@
     │   ├── RerankRejected        the reranking model's reply is not one strict JSON object
     │   └── GenerationFailed      content filter, no choices, a stream that broke off
     ├── PartialFailure            some collections failed; transient only if every cause is
-    └── LeaseRevoked              the partition moved away while its record was worked on
+    ├── LeaseRevoked              the partition moved away while its record was worked on
+    └── StageStalled              a stage makes no progress: the process has to start anew
 
 Every error has a stable ``code`` for machines; ``str(error)`` is for people.
 """
@@ -37,6 +38,7 @@ __all__ = [
     "QueryCancelled",
     "RagstreamError",
     "RerankRejected",
+    "StageStalled",
     "TransientError",
 ]
 
@@ -138,3 +140,9 @@ class LeaseRevoked(RagstreamError):
     """The work must stop: another worker owns this partition now."""
 
     code = "lease_revoked"
+
+
+class StageStalled(RagstreamError):
+    """Nothing comes to an end, and nothing says why."""
+
+    code = "stage_stalled"

@@ -47,6 +47,7 @@ __all__ = [
     "Reranker",
     "RouteDescription",
     "SparseEncoder",
+    "StageStops",
     "TokenCounter",
     "VectorStore",
 ]
@@ -310,6 +311,22 @@ class OutcomeLedger(Protocol):
 
     async def record(self, key: OutcomeKey, outcome: StoredOutcome) -> StoredOutcome:
         """Insert if absent; return what is stored, which may be another's."""
+        ...
+
+
+class StageStops(Protocol):
+    """Stages that failed too often and stay stopped until an operator clears them."""
+
+    async def stop(self, stage: str, reason: str) -> None:
+        """Stop a stage; the first reason stays."""
+        ...
+
+    async def stopped(self) -> dict[str, str]:
+        """Reason by stopped stage."""
+        ...
+
+    async def clear(self, stage: str) -> bool:
+        """Whether the stage was stopped."""
         ...
 
 

@@ -38,7 +38,6 @@ __all__ = [
 ]
 
 Kind = Literal["books", "docs", "articles", "pdfs", "news"]
-Degradation = Literal["partial_collections", "keyword_search", "unranked", "history_stale"]
 
 
 class ModelBudget(Section):
@@ -80,21 +79,7 @@ class RagSettings(Section):
     models: dict[str, ModelBudget] = Field(
         {}, description="Budgets of particular models, by name or pattern such as `gpt-5.4*`"
     )
-    context_tokens: Count = Field(
-        3000, description="Documents beyond it are compressed on routes that compress"
-    )
     history_turns: NonNegative = Field(10, description="Earlier turns of a conversation in use")
-    history_wait: Duration = Field(
-        2, description="Wait for the previous query of a conversation to finish"
-    )
-    degradations: Annotated[frozenset[Degradation], Listed] = Field(
-        frozenset(),
-        description="What may be done without: partial_collections, keyword_search, unranked, "
-        "history_stale",
-    )
-    recency: dict[str, Count] = Field(
-        {}, description="Days back that a word means, such as `recently`"
-    )
 
     @field_validator("search_return_k")
     @classmethod
@@ -124,8 +109,8 @@ class RagSettings(Section):
 
 
 class EmbeddingsSettings(Section):
-    provider: Literal["onnx", "openai", "bge"] = Field(
-        "openai", description="onnx (built in), openai (any compatible endpoint) or bge"
+    provider: Literal["onnx", "openai"] = Field(
+        "openai", description="onnx (built in) or openai (any compatible endpoint)"
     )
     model: Text = Field(
         "qwen/qwen3-embedding-4b", description="Embedding model; independent of the chat model"
@@ -221,7 +206,6 @@ class RouteSettings(Section):
     cache_ttl: Duration | None = Field(None, description="`cache.answer_ttl` when not given")
     patterns: tuple[str, ...] = Field((), description="Regular expressions; one that is found wins")
     decay: bool = Field(False, description="Newer documents first, other things being equal")
-    compress: bool = Field(False, description="Documents beyond `rag.context_tokens` to facts")
     filters: dict[str, FilterValue] = Field({}, description="Metadata that documents must have")
 
     @field_validator("patterns")

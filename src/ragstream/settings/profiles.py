@@ -23,7 +23,6 @@ BUILT_IN: dict[str, Any] = {
             "prefetch": 20,
             "cache_ttl": "10m",
             "decay": True,
-            "compress": True,
             "patterns": [
                 r"\b(?:news|headlines?)\b",
                 r"\bwhat(?:'s| is| has| was)? happen(?:s|ed|ing)\b",
@@ -59,7 +58,6 @@ BUILT_IN: dict[str, Any] = {
         "models": {
             "gpt-5.4": {"prompt_tokens": 100_000, "max_documents": 3, "document_tokens": 600}
         },
-        "recency": {"today": 1, "recently": 3, "this week": 7, "this month": 31},
     },
 }
 

@@ -14,6 +14,7 @@ from ragstream.settings.types import (
     Optional,
     Section,
     Text,
+    parse_duration,
     with_scheme,
 )
 
@@ -91,6 +92,10 @@ class PostgresSettings(Section):
     connect_timeout: Duration = Field(2, description="Time to open a connection")
     command_timeout: Duration = Field(5, description="Time for one statement")
     max_connections: Count = Field(10, description="Size of the connection pool")
+    outcome_retention: Duration = Field(
+        parse_duration("45d"),
+        description="Outcomes are kept for it; longer than any topic they may come again from",
+    )
 
 
 class CollectionNames(Section):
@@ -212,3 +217,6 @@ class CacheSettings(Section):
 class WorkerSettings(Section):
     health_host: Text = Field("127.0.0.1", description="Address of the health endpoint")
     health_port: int = Field(8686, ge=0, le=65_535, description="Its port; 0: a free one")
+    stall_timeout: Duration = Field(
+        30, description="Standstill of the process after which it ends, to be started anew"
+    )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 
 from ragstream.adapters.postgres.database import Connection, Database
-from ragstream.domain.errors import TransientError
+from ragstream.domain.errors import RagstreamError, TransientError
 from ragstream.domain.records import OutboundRecord, OutcomeKey, StoredOutcome
 
-__all__ = ["PostgresLedger"]
+__all__ = ["PostgresLedger", "keep_purging"]
+
+log = logging.getLogger(__name__)
 
 _COLUMNS = "fingerprint, topic, partition, record_key, value, header_names, header_values"
 
@@ -80,6 +84,20 @@ class PostgresLedger:
             lambda connection: connection.execute(_PURGE, before, limit)
         )
         return int(status.rpartition(" ")[2])
+
+
+async def keep_purging(
+    ledger: PostgresLedger, *, retention: float, interval: float = 3600.0
+) -> None:
+    """Every ``interval`` seconds, delete the outcomes that are older than ``retention`` seconds."""
+    while True:
+        before = datetime.now(UTC) - timedelta(seconds=retention)
+        try:
+            while await ledger.purge(before):
+                pass
+        except RagstreamError as error:
+            log.info("old outcomes are still there: %s", error)
+        await asyncio.sleep(interval)
 
 
 def _outcome(row: asyncpg.Record) -> StoredOutcome:
