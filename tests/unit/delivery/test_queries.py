@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import orjson
 import pytest
 
 from ragstream.adapters.memory import MemoryBus
-from ragstream.adapters.memory_state import MemoryCancelMarks, MemoryDoneMarks, MemoryLedger
-from ragstream.delivery.cancellation import Cancellations
-from ragstream.delivery.dispatcher import Lease
-from ragstream.delivery.queries import LARGEST_ANSWER, QueryHandler, QueryStep, Services
-from ragstream.delivery.retry import Backoff
+from ragstream.delivery.queries import LARGEST_ANSWER
 from ragstream.domain.errors import (
     DependencyUnavailable,
     GenerationFailed,
@@ -23,105 +18,12 @@ from ragstream.domain.errors import (
     PermanentError,
     TransientError,
 )
-from ragstream.domain.events import Answer, AnswerStatus, Job, Query, Routed, Routing
-from ragstream.domain.records import InboundRecord, OutboundRecord, TopicPartition
-from ragstream.domain.topics import Topics
+from ragstream.domain.events import Answer, AnswerStatus, Job, Query
+from ragstream.domain.records import InboundRecord, OutboundRecord
 from ragstream.pipeline import _accepted
 from ragstream.stages.route import Acceptance
 from ragstream.wire import record_key
-
-TOPICS = Topics("test")
-START = datetime(2026, 1, 10, 12, tzinfo=UTC)
-Run = Callable[[Job], Awaitable[Job | Answer]]
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self.time = START
-
-    def now(self) -> datetime:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time.timestamp()
-
-
-class Bench:
-    """A stage between ``queries`` and ``routed``."""
-
-    def __init__(self, run: Run, *, concurrency: int = 64, reply_prefix: str | None = None) -> None:
-        self.bus = MemoryBus(TOPICS.all())
-        self.clock = FakeClock()
-        self.calls = 0
-        self.cancellations = Cancellations()
-        self.services = Services(
-            topics=TOPICS,
-            ledger=MemoryLedger(),
-            publisher=self.bus,
-            cancel_marks=MemoryCancelMarks(),
-            done_marks=MemoryDoneMarks(),
-            cancellations=self.cancellations,
-            clock=self.clock,
-            backoff=Backoff(base=0.001, limit=0.002),
-        )
-
-        async def counted(job: Job) -> Job | Answer:
-            self.calls += 1
-            return await run(job)
-
-        step = QueryStep(
-            "route",
-            TOPICS.queries,
-            TOPICS.routed,
-            _accepted(Acceptance(frozenset({"DOCS"}), reply_prefix=reply_prefix)),
-            counted,
-            concurrency,
-        )
-        self.handler = QueryHandler(step, self.services)
-        self.lease = Lease(TopicPartition(TOPICS.queries, 0))
-
-    async def handle(self, value: object, **fields: object) -> None:
-        raw = value if isinstance(value, bytes) else orjson.dumps(value)
-        record = InboundRecord(
-            TOPICS.queries,
-            0,
-            42,
-            START.timestamp(),
-            b"k",
-            raw,
-            **fields,  # type: ignore[arg-type]
-        )
-        await self.handler(record, self.lease)
-
-    def answers(self) -> list[InboundRecord]:
-        return self.bus.records(TOPICS.answers)
-
-    def answer(self) -> Answer:
-        (record,) = self.answers()
-        return Answer.model_validate_json(record.value or b"")
-
-    def dead(self) -> list[InboundRecord]:
-        return self.bus.records(TOPICS.dlt(TOPICS.queries))
-
-
-def question(**fields: object) -> dict[str, object]:
-    return {"query_id": "q1", "text": "What?", **fields}
-
-
-async def route(job: Job) -> Job | Answer:
-    routing = Routing(route="DOCS", decided_by="default", collections=("docs",), search_text="x")
-    return Routed.model_validate({**dict(job), "routing": routing})
-
-
-def raising(*errors: Exception) -> Run:
-    left = list(errors)
-
-    async def run(job: Job) -> Job | Answer:
-        if left:
-            raise left.pop(0)
-        return await route(job)
-
-    return run
+from tests.unit.delivery.bench import START, TOPICS, Bench, question, raising, route
 
 
 async def test_a_job_goes_on_with_key_headers_and_timing() -> None:
