@@ -19,12 +19,12 @@ from ragstream.domain.events import Query, Turn
 
 __all__ = ["is_relative_to_now", "normalise", "own_key", "shared_key"]
 
-# Words that make an answer depend on the day it is asked.
+# Words that make an answer depend on the day it is asked. Any two words may stand between "last" and
+# "days": a question that is taken for one of today without need is answered anew each day.
 _RELATIVE = re.compile(
     r"\b(?:now|today|tonight|yesterday|tomorrow|recent(?:ly)?|latest|newest|current(?:ly)?|"
-    r"ago|so far|up to date|(?:this|last|next|past|previous) "
-    r"(?:hour|day|week|weekend|month|quarter|year|morning|evening|night)s?)\b",
-    re.IGNORECASE,
+    r"ago|so far|up[ -]to[ -]date|(?:this |(?:last|next|past|previous) (?:\S+ ){0,2})"
+    r"(?:hour|day|week|weekend|month|quarter|year|morning|evening|night)s?)\b"
 )
 
 
@@ -34,7 +34,7 @@ def normalise(text: str) -> str:
 
 
 def is_relative_to_now(text: str) -> bool:
-    return _RELATIVE.search(text) is not None
+    return _RELATIVE.search(normalise(text)) is not None
 
 
 def shared_key(
