@@ -57,13 +57,18 @@ class ConfigurationError(RagstreamError):
 
 
 class InvalidEvent(RagstreamError):
-    """A record that is not a valid event. ``field`` names the offending part, dotted."""
+    """A record that is not a valid event. ``field`` names the offending part, dotted.
+
+    Both may quote what a stranger sent: they are shortened, and what can't be printed (control
+    characters, lone surrogates) is escaped, so that they fit into any log, header and event.
+    """
 
     code = "invalid_event"
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
-        super().__init__(f"{field}: {message}" if field else message)
-        self.field = field
+        message = _printable(message, 2000)
+        self.field = _printable(field, 200) if field else None
+        super().__init__(f"{self.field}: {message}" if self.field else message)
 
 
 class ConflictingRequest(InvalidEvent):
@@ -146,3 +151,11 @@ class StageStalled(RagstreamError):
     """Nothing comes to an end, and nothing says why."""
 
     code = "stage_stalled"
+
+
+def _printable(text: str, limit: int) -> str:
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -6,6 +6,7 @@ Readers ignore and forward fields they do not know, so extra fields are kept.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sized
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal, Self
@@ -13,7 +14,9 @@ from typing import Annotated, Literal, Self
 from pydantic import (
     AwareDatetime,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     StrictBool,
     StrictInt,
@@ -22,7 +25,14 @@ from pydantic import (
     model_validator,
 )
 
-from ragstream.domain.evidence import Document, FilterValue, Metadata, SearchMode, VersionRelation
+from ragstream.domain.evidence import (
+    Document,
+    FilterValue,
+    Metadata,
+    SearchMode,
+    VersionRelation,
+    time_text,
+)
 
 __all__ = [
     "EVENT_TYPES",
@@ -62,6 +72,17 @@ Identifier = Annotated[
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
 
 
+def _at_most(limit: int) -> BeforeValidator:
+    """Counts before anything in it is looked at: of a million bad items none is worth a word."""
+
+    def check(value: object) -> object:
+        if isinstance(value, Sized) and len(value) > limit:
+            raise ValueError(f"has {len(value)} items, more than {limit}")
+        return value
+
+    return BeforeValidator(check)
+
+
 class Event(BaseModel):
     """Base of what a topic carries."""
 
@@ -95,15 +116,17 @@ class Query(Event):
     user_id: Identifier | None = None
     conversation_id: Identifier | None = None
     previous_query_id: Identifier | None = None
-    history: tuple[Turn, ...] | None = Field(
+    history: Annotated[tuple[Turn, ...] | None, _at_most(100)] = Field(
         None, max_length=100, description="Earlier turns, oldest first; authoritative when given"
     )
-    filters: dict[Name, FilterValue] = Field(
+    filters: Annotated[dict[Name, FilterValue], _at_most(32)] = Field(
         {}, max_length=32, description="Metadata field: value, list of values, or range"
     )
     top_k: StrictInt | None = Field(None, ge=1, le=100, description="Documents to keep")
     route: Name | None = Field(None, description="Skips intent detection")
-    deadline: AwareDatetime | None = Field(None, description="RFC 3339 with zone")
+    deadline: Annotated[AwareDatetime, BeforeValidator(time_text)] | None = Field(
+        None, description="RFC 3339 with zone"
+    )
     cache: CacheMode = CacheMode.USE
     stream: StrictBool = Field(True, description="Whether to publish answer deltas")
     reply_to: Name | None = Field(None, description="Another topic that gets the answer as well")
@@ -360,7 +383,9 @@ class DocumentEvent(Event):
     document_id: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1024)]
     action: DocumentAction = DocumentAction.UPSERT
     tenant: Identifier = "default"
-    access: tuple[Identifier, ...] = Field((), description="Users who may read it; empty: all")
+    access: Annotated[tuple[Identifier, ...], FailFast()] = Field(
+        (), description="Users who may read it; empty: all"
+    )
     kind: Name = Field("docs", description="Which collection: books, docs, articles, pdfs, news")
     media_type: Literal["text/plain", "text/markdown", "text/html"] = "text/plain"
     text: str = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,10 +19,14 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     StrictBool,
     StrictFloat,
     StrictInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
 )
 from pydantic.alias_generators import to_camel
 
@@ -40,6 +45,7 @@ __all__ = [
     "VersionConstraint",
     "VersionRelation",
     "chunk_revision",
+    "time_text",
 ]
 
 
@@ -51,6 +57,15 @@ def _as_text(value: object) -> object:
 
 
 Text = Annotated[str, BeforeValidator(_as_text)]
+
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}.*)?")
+
+
+def time_text(value: object) -> object:
+    """A time is text: ``30`` or ``"2020"`` would be taken for seconds since 1970."""
+    if isinstance(value, datetime) or (isinstance(value, str) and _TIME.fullmatch(value)):
+        return value
+    raise ValueError("must be an RFC 3339 time with its zone, such as 2026-01-10T00:00:00Z")
 
 
 class Metadata(BaseModel):
@@ -75,7 +90,9 @@ class Metadata(BaseModel):
     page_start: int | None = Field(None, ge=1)
     page_end: int | None = Field(None, ge=1)
     anchor: str | None = None
-    headings: tuple[str, ...] = Field((), description="Headings above the chunk, outermost first")
+    headings: Annotated[tuple[str, ...], FailFast()] = Field(
+        (), description="Headings above the chunk, outermost first"
+    )
     published_at: datetime | None = None
     language: str | None = None
     authoritative: bool = Field(False, description="Kept before conversation history")
@@ -113,15 +130,18 @@ class Document(BaseModel):
     version: VersionRelation | None = None
 
 
+Bound = StrictInt | StrictFloat | Annotated[datetime, BeforeValidator(time_text)]
+
+
 class Range(BaseModel):
     """Closed or half-open range; at least one bound. Numbers or RFC 3339 times with zone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    gte: StrictInt | StrictFloat | datetime | None = None
-    gt: StrictInt | StrictFloat | datetime | None = None
-    lte: StrictInt | StrictFloat | datetime | None = None
-    lt: StrictInt | StrictFloat | datetime | None = None
+    gte: Bound | None = None
+    gt: Bound | None = None
+    lte: Bound | None = None
+    lt: Bound | None = None
 
     def model_post_init(self, _context: Any) -> None:
         bounds = [b for b in (self.gte, self.gt, self.lte, self.lt) if b is not None]
@@ -135,8 +155,38 @@ class Range(BaseModel):
 
 
 Scalar = StrictBool | StrictInt | StrictFloat | Annotated[str, Field(max_length=1024)]
+
+
+def _one_reason(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """One message, where a union would list what is wrong with each of its members."""
+    try:
+        return validate(value)
+    except ValidationError:
+        raise ValueError(_reason(value)) from None
+
+
+def _reason(value: object) -> str:
+    if isinstance(value, list):
+        return "must be a list of 1 to 256 strings, numbers or booleans"
+    if not isinstance(value, dict):
+        return "must be a string of at most 1024 characters, a number, a boolean, a list or a range"
+    if unknown := value.keys() - Range.model_fields.keys():
+        return f"a range has gte, gt, lte or lt, not {min(map(str, unknown))[:100]!r}"
+    try:
+        Range.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if not first["loc"]:
+            return first["msg"].removeprefix("Value error, ")
+        return f"{first['loc'][0]} must be a number or a time such as 2026-01-10T00:00:00Z"
+    return "is not a range"
+
+
 #: One value, any of several, or a range.
-FilterValue = Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=256)] | Range
+FilterValue = Annotated[
+    Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=256)] | Range,
+    WrapValidator(_one_reason),
+]
 
 
 @dataclass(frozen=True, slots=True)
