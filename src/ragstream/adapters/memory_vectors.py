@@ -93,7 +93,7 @@ class MemoryVectorStore:
             raise ConfigurationError(f"collections are not as configured:\n- {listed}")
 
     async def search(self, request: SearchRequest) -> SearchHits:
-        filters = dict(user_filters(request.filters))
+        filters = list(user_filters(request.filters))  # two may be on one field
         found: dict[str, tuple[Document, ...]] = {}
         causes: dict[str, RagstreamError] = {}
         for name in request.collections:
@@ -211,7 +211,7 @@ def _unit(values: Sequence[float], dimensions: int) -> Vector:
 
 
 def _search(
-    collection: _Collection, request: SearchRequest, filters: Mapping[str, FilterValue]
+    collection: _Collection, request: SearchRequest, filters: Sequence[tuple[str, FilterValue]]
 ) -> tuple[Document, ...]:
     visible = {
         point_id: point
@@ -265,7 +265,7 @@ def _query_weights(query: SparseVector, collection: _Collection) -> dict[int, fl
 
 
 def _is_visible(
-    payload: Payload, request: SearchRequest, filters: Mapping[str, FilterValue]
+    payload: Payload, request: SearchRequest, filters: Sequence[tuple[str, FilterValue]]
 ) -> bool:
     access = payload[ACCESS]
     named = request.scope.user_id in access
@@ -273,7 +273,7 @@ def _is_visible(
         return False
     if not (named or (not access and not request.private_only)):
         return False
-    if not all(_matches(list(_values(payload, key)), value) for key, value in filters.items()):
+    if not all(_matches(list(_values(payload, key)), value) for key, value in filters):
         return False
     return request.versions is None or _is_released(payload, request.versions)
 

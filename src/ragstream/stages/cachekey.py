@@ -19,7 +19,7 @@ from ragstream.domain.events import Query, Turn
 
 __all__ = ["is_relative_to_now", "normalise", "own_key", "shared_key"]
 
-# Words that make an answer depend on the day it is asked. Any two words may stand between "last" and
+# Words that make an answer depend on the day it is asked. Any two may stand between "last" and
 # "days": a question that is taken for one of today without need is answered anew each day.
 _RELATIVE = re.compile(
     r"\b(?:now|today|tonight|yesterday|tomorrow|recent(?:ly)?|latest|newest|current(?:ly)?|"

@@ -54,8 +54,14 @@ def _covering(
         return list(ranked[:keep])
     wanted: dict[str, None] = {}
     for requested in job.routing.versions.releases:
+        # One that is kept anyway before any other: neighbours stand for the same release.
         serving = next(
-            (d for d in candidates if d.version and requested in d.version.requested), None
+            (
+                document
+                for document in (*ranked[:keep], *candidates)
+                if document.version and requested in document.version.requested
+            ),
+            None,
         )
         if serving is not None and serving.metadata.doc_version is not None:
             wanted[serving.metadata.doc_version] = None
