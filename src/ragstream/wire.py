@@ -8,7 +8,6 @@ application/cloudevents+json``) and plain JSON without any header.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import uuid
 from collections.abc import Iterable
@@ -21,10 +20,15 @@ from pydantic import ValidationError
 
 from ragstream.domain.errors import InvalidEvent
 from ragstream.domain.events import EVENT_TYPES, AnswerDelta, Event, Query
-from ragstream.domain.records import Headers, InboundRecord, OutboundRecord, last_header
+from ragstream.domain.records import Headers, InboundRecord, OutboundRecord
+from ragstream.strictjson import parse_json, readable_json
 
 __all__ = [
     "EVENT_TYPE_NAMES",
+    "REPLAY_ATTEMPT",
+    "REPLAY_GENERATION",
+    "REPLAY_ID",
+    "REPLAY_PREFIX",
     "SOURCE",
     "Envelope",
     "decode",
@@ -33,7 +37,7 @@ __all__ = [
     "event_id",
     "fingerprint",
     "generation_header",
-    "parse_json",
+    "readable_fields",
     "record_key",
     "type_name",
     "validated",
@@ -43,10 +47,25 @@ E = TypeVar("E", bound=Event)
 
 SOURCE = "ragstream"
 SPEC_VERSION = "1.0"
-MAX_DEPTH = 32
+#: Headers of a record that is replayed. They say so for one hop only.
+REPLAY_PREFIX = "ragstream-replay-"
+REPLAY_ID = f"{REPLAY_PREFIX}id"
+REPLAY_GENERATION = f"{REPLAY_PREFIX}generation"
+REPLAY_ATTEMPT = f"{REPLAY_PREFIX}attempt"
 _NAMESPACE = uuid.UUID("6f1c2f0e-6a0b-5f0e-9c59-0a2f5d6f9b11")
+#: Bytes of a value and of all headers of a record that anybody may have published. The topic's
+#: limit is lower, but compressed, more comes through.
+LARGEST_VALUE = 16 * 1024 * 1024
+LARGEST_HEADERS = 64 * 1024
 _STRUCTURED = "application/cloudevents"
-_JSON_TYPES = ("application/json", "text/json")
+_KINDS = {
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    type(None): "null",
+}
 
 
 def type_name(event: type[Event]) -> str:
@@ -61,13 +80,15 @@ EVENT_TYPE_NAMES = {name: type_name(cls) for name, cls in EVENT_TYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What came with an event. ``carried``: headers that travel on to every hop."""
+    """What came with an event. ``carried``: headers that travel on to every hop; ``replay_id``:
+    which record this one repeats on purpose, as another generation."""
 
     id: str | None = None
     source: str | None = None
     time: datetime | None = None
     generation: int = 0
     carried: Headers = ()
+    replay_id: str | None = None
 
 
 def record_key(tenant: str, ordering_key: str) -> bytes:
@@ -160,34 +181,44 @@ def decode(
         raise InvalidEvent("the record is a tombstone (null value)", field="value")
     if not value:
         raise InvalidEvent("the value is empty", field="value")
-    content_type = _text(record.headers, "content-type") or ""
-    binary = last_header(record.headers, "ce_specversion") is not None
-    if not binary and not lenient:
-        raise InvalidEvent("not a CloudEvent in binary mode", field="ce_specversion")
-    body = parse_json(value) if lenient else _parse_fast(value)
-    attributes: dict[str, Any]
-    if binary:
-        if content_type and not content_type.lower().startswith(_JSON_TYPES):
-            raise InvalidEvent(
-                f"must be application/json, not {content_type!r}", field="content-type"
-            )
-        attributes = {
-            name[3:]: _header_text(name, raw)
-            for name, raw in record.headers
-            if name.startswith("ce_")
-        }
-    elif content_type.lower().startswith(_STRUCTURED) or _looks_structured(body):
-        attributes, body = _structured(body)
+    if lenient:
+        _check_size(value, record.headers)
+    # Any of them says that this is meant to be a CloudEvent, so that the others are missed.
+    attributes: dict[str, Any] = {
+        name[3:]: _header_text(name, raw) for name, raw in record.headers if name.startswith("ce_")
+    }
+    declared = _text(record.headers, "content-type") or ""
+    media_type = declared.partition(";")[0].strip().lower()
+    if media_type.startswith(_STRUCTURED) and lenient:
+        _check_structured_type(media_type)
+        inner, body = _structured(parse_json(value))
+        _check_same(attributes, inner)
+        attributes = inner
+    elif attributes:
+        if media_type and not _is_json(media_type):
+            raise InvalidEvent(f"must be application/json, not {declared!r}", field="content-type")
+        if attributes.get("specversion") is None:
+            raise InvalidEvent("is missing", field="ce_specversion")
+        body = parse_json(value) if lenient else _parse_fast(value)
+    elif lenient:
+        body = parse_json(value)
+        if _looks_structured(body):
+            attributes, body = _structured(body)
     else:
-        attributes = {}
+        raise InvalidEvent("not a CloudEvent in binary mode", field="ce_specversion")
     if attributes:
         _check_attributes(attributes, event_type)
+    if not isinstance(body, dict):
+        raise InvalidEvent(f"must be a JSON object, not {_KINDS[type(body)]}", field="value")
     return validated(event_type, body), Envelope(
         id=attributes.get("id"),
         source=attributes.get("source"),
         time=_time(attributes.get("time")),
-        generation=_generation(attributes.get("generation")),
+        generation=_generation(
+            _text(record.headers, REPLAY_GENERATION) or attributes.get("generation")
+        ),
         carried=_carried(record.headers),
+        replay_id=_text(record.headers, REPLAY_ID),
     )
 
 
@@ -199,33 +230,15 @@ def validated(event_type: type[E], body: Any) -> E:
         raise _invalid(error) from None
 
 
-def parse_json(value: bytes) -> Any:
-    """Parse JSON strictly: UTF-8, no duplicate keys, no NaN or Infinity, integers of 64 bits, no
-    lone surrogates, at most ``MAX_DEPTH`` levels. Raises ``InvalidEvent``."""
-    if value[:1] == b"\x00":
-        raise InvalidEvent(
-            "the value starts with byte 0: it looks like Schema Registry framing (Avro, Protobuf "
-            "or JSON Schema); publish plain JSON instead",
-            field="value",
-        )
-    try:
-        text = value.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidEvent(f"not UTF-8 at byte {error.start}", field="value") from None
-    try:
-        parsed = json.loads(text, object_pairs_hook=_unique_pairs, parse_constant=_no_constant)
-    except InvalidEvent:
-        raise
-    except RecursionError:
-        raise InvalidEvent("nested too deeply", field="value") from None
-    except json.JSONDecodeError as error:
-        raise InvalidEvent(
-            f"not JSON: {error.msg} at line {error.lineno} column {error.colno}", field="value"
-        ) from None
-    except ValueError as error:  # integers of thousands of digits
-        raise InvalidEvent(f"not JSON that can be read: {error}", field="value") from None
-    _check_values(parsed)
-    return parsed
+def readable_fields(value: bytes | None) -> dict[str, Any]:
+    """The fields of an event that is not valid, as far as they can be made out, so that its sender
+    can be told."""
+    if not value or len(value) > LARGEST_VALUE:
+        return {}
+    body = readable_json(value)
+    if _looks_structured(body):
+        body = body.get("data")
+    return body if isinstance(body, dict) else {}
 
 
 def _parse_fast(value: bytes) -> Any:
@@ -235,45 +248,33 @@ def _parse_fast(value: bytes) -> Any:
         raise InvalidEvent(f"not JSON: {error}", field="value") from None
 
 
-def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidEvent("the key occurs twice", field=twice[:100])
-    return result
+def _check_size(value: bytes, headers: Headers) -> None:
+    if len(value) > LARGEST_VALUE:
+        raise InvalidEvent(f"has {len(value)} bytes, more than {LARGEST_VALUE}", field="value")
+    size = sum(len(name) + len(content or b"") for name, content in headers)
+    if size > LARGEST_HEADERS:  # they travel on with every hop
+        raise InvalidEvent(f"have {size} bytes, more than {LARGEST_HEADERS}", field="headers")
 
 
-def _no_constant(name: str) -> None:
-    raise InvalidEvent(f"{name} is not JSON", field="value")
+def _is_json(media_type: str) -> bool:
+    return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 
-def _check_values(root: Any) -> None:
-    pending: list[tuple[Any, str, int]] = [(root, "", 1)]
-    while pending:
-        value, path, depth = pending.pop()
-        if isinstance(value, str):
-            _check_string(value, path)
-        elif isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise InvalidEvent("integer outside 64 bits", field=path or "value")
-        elif isinstance(value, float) and value in (float("inf"), float("-inf")):
-            raise InvalidEvent("number out of range", field=path or "value")
-        elif isinstance(value, dict | list):
-            if depth > MAX_DEPTH:
-                raise InvalidEvent(f"nested deeper than {MAX_DEPTH} levels", field=path or "value")
-            pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            for name, item in pairs:
-                if isinstance(name, str):
-                    _check_string(name, path)
-                inner = f"{path}.{name}" if path else str(name)
-                pending.append((item, inner[:200], depth + 1))
+def _check_structured_type(media_type: str) -> None:
+    if media_type.startswith(f"{_STRUCTURED}-batch"):
+        raise InvalidEvent(
+            "a batch of CloudEvents can't be read: publish each as a record of its own",
+            field="content-type",
+        )
+    if media_type != f"{_STRUCTURED}+json":
+        raise InvalidEvent(f"must be {_STRUCTURED}+json, not {media_type!r}", field="content-type")
 
 
-def _check_string(value: str, path: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidEvent("holds a lone surrogate", field=path or "value") from None
+def _check_same(headers: dict[str, Any], attributes: dict[str, Any]) -> None:
+    """In structured mode the attributes may be headers as well, and must then say the same."""
+    for name, value in headers.items():
+        if name in attributes and str(attributes[name]) != value:
+            raise InvalidEvent("differs from the structured event", field=f"ce_{name}")
 
 
 def _looks_structured(body: Any) -> bool:
@@ -283,12 +284,14 @@ def _looks_structured(body: Any) -> bool:
 def _structured(body: Any) -> tuple[dict[str, Any], Any]:
     if not isinstance(body, dict):
         raise InvalidEvent("a structured CloudEvent is a JSON object", field="value")
+    if "data_base64" in body:
+        raise InvalidEvent("must be JSON under data", field="data_base64")
     if "data" not in body:
         raise InvalidEvent("is missing", field="data")
     attributes = {name: value for name, value in body.items() if name != "data"}
     for name, value in attributes.items():
         if value is not None and not isinstance(value, str | int):
-            raise InvalidEvent("must be a string", field=name)
+            raise InvalidEvent("must be a string, integer or boolean", field=name)
     return attributes, body["data"]
 
 
@@ -300,16 +303,19 @@ def _check_attributes(attributes: dict[str, Any], event_type: type[Event]) -> No
     if attributes.get("type") != expected:
         raise InvalidEvent(f"must be {expected}, not {attributes.get('type')!r}", field="ce_type")
     for name in ("id", "source"):
-        if not attributes.get(name):
+        value = attributes.get(name)
+        if value is None or value == "":
             raise InvalidEvent("is missing", field=f"ce_{name}")
+        if not isinstance(value, str):
+            raise InvalidEvent("must be a string", field=f"ce_{name}")
 
 
-def _time(value: str | None) -> datetime | None:
+def _time(value: str | int | None) -> datetime | None:
     if value is None:
         return None
     try:
-        time = datetime.fromisoformat(value)
-    except (ValueError, TypeError):
+        time = datetime.fromisoformat(str(value))
+    except ValueError:
         raise InvalidEvent("not an RFC 3339 time", field="ce_time") from None
     if time.tzinfo is None:
         raise InvalidEvent("has no time zone", field="ce_time")
@@ -330,15 +336,19 @@ def _carried(headers: Headers) -> Headers:
     return tuple(
         (name, value)
         for name, value in headers
-        if not name.startswith("ce_") and name.lower() != "content-type" and value is not None
+        if not name.startswith(("ce_", REPLAY_PREFIX))
+        and name.lower() != "content-type"
+        and value is not None
     )
 
 
 def _text(headers: Iterable[tuple[str, bytes]], name: str) -> str | None:
+    """The last value: of repeated headers Kafka's own clients take that one."""
+    found = None
     for key, value in headers:
         if key.lower() == name:
-            return _header_text(key, value)
-    return None
+            found = _header_text(key, value)
+    return found
 
 
 def _header_text(name: str, value: bytes | None) -> str:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from ragstream.domain.errors import InvalidEvent
 from ragstream.domain.events import Cancel, DocumentEvent, Query
 from ragstream.domain.records import Headers, InboundRecord, OutboundRecord
-from ragstream.wire import decode, encode, fingerprint, parse_json, record_key, type_name
+from ragstream.strictjson import parse_json
+from ragstream.wire import decode, encode, fingerprint, record_key, type_name
 
 TIME = datetime(2026, 1, 10, 12, 0, 0, 123456, tzinfo=UTC)
 PLAIN = orjson.dumps({"query_id": "q", "text": "What?"})
@@ -94,7 +95,7 @@ def test_names_of_types() -> None:
         (b'{"query_id": "a", "text": "\\ud800"}', "text: holds a lone surrogate"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a":' * 40 + b"1" + b"}" * 40, "nested deeper"),
-        (b"[]", "valid dictionary"),
+        (b"[]", "value: must be a JSON object, not an array"),
         (b'{"text": "x"}', "query_id: Field required"),
         (b'{"query_id": "a", "text": "x", "top_k": -1}', "top_k: "),
         (b'{"query_id": "a", "text": "x", "deadline": "2026-01-01T00:00:00"}', "deadline: "),

@@ -13,6 +13,8 @@ __all__ = ["DEAD_LETTER_PREFIX", "dead_letter"]
 DEAD_LETTER_PREFIX = "__connect.errors."
 #: What a dead-letter topic takes (``max.message.bytes``), less room for headers.
 LARGEST_VALUE = 4 * 1024 * 1024 - 64 * 1024
+LARGEST_KEY = 1024 * 1024
+_ROOM_BESIDE = 16 * 1024  # of that room, for key and headers that came with the record
 _LONGEST_TEXT = 8_000
 
 
@@ -21,8 +23,9 @@ def dead_letter(
 ) -> OutboundRecord:
     """The record for the dead-letter topic: key, value and headers unchanged, and why.
 
-    A value that is too large even there is represented by its SHA-256; topic, partition and
-    offset say where it stands. Earlier dead-letter headers are replaced.
+    A value that is too large even there (much more than a topic's limit comes compressed) is
+    represented by its SHA-256, and so is a key; headers are left out. Topic, partition and offset
+    say where the record stands. Earlier dead-letter headers are replaced.
     """
     facts = {
         "topic": record.topic,
@@ -39,18 +42,27 @@ def dead_letter(
     if not isinstance(error, RagstreamError):
         trace = "".join(traceback.format_exception(error))
         facts["exception.stacktrace"] = trace[-_LONGEST_TEXT:]
-    value = record.value
-    if value is not None and len(value) > LARGEST_VALUE:
-        facts["value.sha256"] = hashlib.sha256(value).hexdigest()
-        facts["value.bytes"] = str(len(value))
-        value = b""
+    key, value = record.key, record.value
     kept: Headers = tuple(
         (name, content)
         for name, content in record.headers
         if not name.startswith(DEAD_LETTER_PREFIX)
     )
+    headers_size = sum(len(name.encode()) + len(content or b"") for name, content in kept)
+    if key is not None and len(key) > LARGEST_KEY:
+        facts["key.sha256"] = hashlib.sha256(key).hexdigest()
+        facts["key.bytes"] = str(len(key))
+        key = facts["key.sha256"].encode()
+    if headers_size > LARGEST_VALUE // 2:
+        facts["headers.bytes"] = str(headers_size)
+        kept = ()
+    beside = len(key or b"") + (headers_size if kept else 0)
+    if value is not None and len(value) > LARGEST_VALUE - max(0, beside - _ROOM_BESIDE):
+        facts["value.sha256"] = hashlib.sha256(value).hexdigest()
+        facts["value.bytes"] = str(len(value))
+        value = b""
     # A message may quote what a client sent, lone surrogates included.
     added = tuple(
         (DEAD_LETTER_PREFIX + name, text.encode(errors="replace")) for name, text in facts.items()
     )
-    return OutboundRecord(topic, record.key, value, (*kept, *added))
+    return OutboundRecord(topic, key, value, (*kept, *added))

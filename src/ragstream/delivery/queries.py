@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.deadletter import dead_letter
@@ -40,7 +40,7 @@ from ragstream.domain.outcomes import failed_answer, with_timing
 from ragstream.domain.ports import CancelMarks, Clock, DoneMarks, OutcomeLedger, Publisher
 from ragstream.domain.records import InboundRecord, OutboundRecord, OutcomeKey, StoredOutcome
 from ragstream.domain.topics import Topics
-from ragstream.wire import Envelope, encode, event_id, parse_json, record_key
+from ragstream.wire import Envelope, encode, event_id, readable_fields, record_key
 
 __all__ = ["QueryHandler", "QueryStep", "Services"]
 
@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 #: Bytes of an answer event: what the topic takes, less room for headers.
 LARGEST_ANSWER = 1_000_000
+#: Characters of an id, and bytes of a key, that a rejection repeats, valid or not.
+LONGEST_ID = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +285,11 @@ class QueryHandler:
     ) -> None:
         topics = self._services.topics
         records = [dead_letter(record, error, stage=self._step.stage, topic=self._dlt)]
-        query_id, tenant = (job.query_id, job.tenant) if job else _readable_identity(record)
-        if query_id is not None:
+        asker = _Asker(job.query_id, job.tenant) if job else _asker(record)
+        if asker is not None:
             rejection = Rejection(
-                query_id=query_id,
-                tenant=tenant,
+                query_id=asker.query_id,
+                tenant=asker.tenant,
                 fingerprint=job.fingerprint if job else None,
                 message=str(error),
                 code=error.code,
@@ -301,10 +303,10 @@ class QueryHandler:
                 encode(
                     rejection,
                     topic=topics.rejections,
-                    key=record.key,
+                    key=(record.key or b"")[:LONGEST_ID] or None,
                     id=event_id(*place, "rejection"),
                     time=self._services.clock.now(),
-                    subject=query_id,
+                    subject=asker.query_id,
                 )
             )
         log.warning("rejected %s[%d]@%d: %s", *record.topic_partition, record.offset, error)
@@ -344,19 +346,28 @@ def _too_late(reason: object) -> DeadlineExceeded:
     return DeadlineExceeded(f"the deadline passed ({reason})" if reason else "the deadline passed")
 
 
-def _readable_identity(record: InboundRecord) -> tuple[str | None, str | None]:
-    """query_id and tenant of a record that is not a valid query, if they can be made out."""
-    try:
-        body = parse_json(record.value or b"")
-    except InvalidEvent:
-        return None, None
-    if isinstance(body, dict) and isinstance(body.get("data"), dict):
-        body = body["data"]
-    if not isinstance(body, dict):
-        return None, None
-    tenant = body.get("tenant", Query.model_fields["tenant"].default)
-    return _identifier(body.get("query_id")), _identifier(tenant)
+class _Asker(NamedTuple):
+    """Whom a rejection concerns."""
+
+    query_id: str | None
+    tenant: str | None
+
+
+def _asker(record: InboundRecord) -> _Asker | None:
+    """Who asked what is not a valid query. None if neither an id nor a reply address can be made
+    out: nobody could be told."""
+    fields = readable_fields(record.value)
+    query_id = _identifier(fields.get("query_id"))
+    if query_id is None and not isinstance(fields.get("reply_to"), str):
+        return None
+    return _Asker(query_id, _identifier(fields.get("tenant", Query.model_fields["tenant"].default)))
 
 
 def _identifier(value: object) -> str | None:
-    return value if isinstance(value, str) and 0 < len(value) <= 200 else None
+    """An id as its owner would look for it, valid or not."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:
+        return str(value)
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
+        return None
+    broken = any(c == "\ufffd" or "\ud800" <= c <= "\udfff" for c in value)
+    return None if broken else value
