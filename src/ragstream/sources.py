@@ -5,12 +5,13 @@ A jsonl line is ``{"_id": …, "title": …, "text": …, "metadata": {…}}``.
 
 from __future__ import annotations
 
-import json
+import codecs
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
 from pydantic import ValidationError
 
 from ragstream.domain.events import DocumentEvent
@@ -71,7 +72,10 @@ def read_documents(
 def _file(
     path: Path, base: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> DocumentEvent | Unreadable:
-    raw = path.read_bytes()
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        return Unreadable(f"{path}: {error.strerror}")
     if b"\x00" in raw[:8192]:
         return Unreadable(f"{path}: a binary file")
     try:
@@ -94,33 +98,40 @@ def _file(
 def _lines(
     path: Path, base: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> Iterator[DocumentEvent | Unreadable]:
-    with path.open(encoding="utf-8", errors="strict") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            where = f"{path}:{number}"
-            try:
-                entry = json.loads(line)
-            except ValueError as error:
-                yield Unreadable(f"{where}: not JSON: {error}")
-                continue
-            if not isinstance(entry, dict) or not isinstance(entry.get("_id"), str | int):
-                yield Unreadable(f"{where}: no _id")
-                continue
-            own = entry.get("metadata")
-            yield _event(
-                where,
-                {
-                    **base,
-                    "document_id": str(entry["_id"]),
-                    "text": entry.get("text") or "",
-                    "metadata": {
-                        **_translated(own if isinstance(own, dict) else {}),
-                        **({"title": entry["title"]} if entry.get("title") else {}),
-                        **metadata,
-                    },
-                },
-            )
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if text := line.removeprefix(codecs.BOM_UTF8).strip():
+                    yield _line(f"{path}:{number}", text, base, metadata)
+    except OSError as error:
+        yield Unreadable(f"{path}: {error.strerror}")
+
+
+def _line(
+    where: str, line: bytes, base: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> DocumentEvent | Unreadable:
+    try:
+        # As strict as what it is published with: no NaN, no lone surrogates.
+        entry = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return Unreadable(f"{where}: not JSON: {error}")
+    id = entry.get("_id") if isinstance(entry, dict) else None
+    if not isinstance(id, str | int) or isinstance(id, bool):
+        return Unreadable(f"{where}: no _id")
+    own = entry.get("metadata")
+    return _event(
+        where,
+        {
+            **base,
+            "document_id": str(id),
+            "text": entry.get("text") or "",
+            "metadata": {
+                **_translated(own if isinstance(own, dict) else {}),
+                **({"title": entry["title"]} if entry.get("title") else {}),
+                **metadata,
+            },
+        },
+    )
 
 
 def _event(where: str, fields: Mapping[str, Any]) -> DocumentEvent | Unreadable:
