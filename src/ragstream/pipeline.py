@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 E = TypeVar("E", bound=Event)
+J = TypeVar("J", bound=Job)
 Step = QueryStep | EffectStep[Any]
 
 #: In the order of the floor plan.
@@ -87,9 +88,9 @@ def floor_plan(topics: Topics, stages: Stages, acceptance: Acceptance) -> list[S
     t, s = topics, stages
     return [
         *_query("route", t.queries, _accepted(acceptance), s.route, t.routed),
-        *_query("retrieve", t.routed, _inner(Routed), s.retrieve, t.retrieved),
-        *_query("rerank", t.retrieved, _inner(Retrieved), s.rerank, t.reranked),
-        *_query("answer", t.reranked, _inner(Reranked), s.answer, t.answers),
+        *_query("retrieve", t.routed, _job(Routed, acceptance), s.retrieve, t.retrieved),
+        *_query("rerank", t.retrieved, _job(Retrieved, acceptance), s.rerank, t.reranked),
+        *_query("answer", t.reranked, _job(Reranked, acceptance), s.answer, t.answers),
         *_effect("ingest", t.documents, _open(DocumentEvent), s.ingest),
         *_effect("history", t.answers, _inner(Answer), s.history),
     ]
@@ -150,12 +151,27 @@ def _accepted(acceptance: Acceptance) -> Callable[[InboundRecord], tuple[Job, En
 
     def read(record: InboundRecord) -> tuple[Job, Envelope]:
         query, envelope = decode(record, Query, lenient=True)
+        if envelope.replay_id is not None:  # its time may be over: it gets a new one
+            query = query.model_copy(update={"deadline": None})
         job = acceptance.accept(
             query,
             at=datetime.fromtimestamp(record.timestamp, UTC),
             generation=envelope.generation,
             fingerprint=fingerprint(query),
         )
+        return job, envelope
+
+    return read
+
+
+def _job(event: type[J], acceptance: Acceptance) -> Callable[[InboundRecord], tuple[J, Envelope]]:
+    """Reads a query on its way; one that is replayed gets a new deadline."""
+
+    def read(record: InboundRecord) -> tuple[J, Envelope]:
+        job, envelope = decode(record, event)
+        if envelope.replay_id is not None:
+            at = datetime.fromtimestamp(record.timestamp, UTC)
+            job = acceptance.renew(job, at=at, generation=envelope.generation)
         return job, envelope
 
     return read

@@ -27,7 +27,14 @@ from ragstream.domain.events import AnswerDelta, Query
 from ragstream.domain.records import InboundRecord, OutboundRecord
 from ragstream.wire import encode_delta
 
-__all__ = ["KafkaBus", "KafkaConnection", "KafkaDeltas", "KafkaPublisher"]
+__all__ = [
+    "KafkaBus",
+    "KafkaConnection",
+    "KafkaDeltas",
+    "KafkaPublisher",
+    "inbound",
+    "partitions_of",
+]
 
 log = logging.getLogger(__name__)
 
@@ -227,7 +234,7 @@ class KafkaBus:
         )
         try:
             await consumer.start()
-            partitions = await _partitions(consumer, topics)
+            partitions = await partitions_of(consumer, topics)
             consumer.assign(partitions)
             await consumer.seek_to_end(*partitions)
             for partition in partitions:  # fixes "now"
@@ -241,7 +248,8 @@ class KafkaBus:
             await consumer.stop()
 
 
-async def _partitions(consumer: AIOKafkaConsumer, topics: Sequence[str]) -> list[TopicPartition]:
+async def partitions_of(consumer: AIOKafkaConsumer, topics: Sequence[str]) -> list[TopicPartition]:
+    """Every partition of topics; raises ``ConfigurationError`` for those that do not exist."""
     # aiokafka fetches metadata of topics it is told of, and only by subscription in public.
     consumer._client.set_topics(topics)
     await consumer._client.force_metadata_update()
@@ -258,15 +266,20 @@ async def _records(consumer: AIOKafkaConsumer) -> AsyncIterator[InboundRecord]:
         batches = await consumer.getmany(timeout_ms=1000)
         for messages in batches.values():
             for message in messages:
-                yield InboundRecord(
-                    message.topic,
-                    message.partition,
-                    message.offset,
-                    message.timestamp / 1000,
-                    message.key,
-                    message.value,
-                    tuple(message.headers),
-                )
+                yield inbound(message)
+
+
+def inbound(message: Any) -> InboundRecord:
+    """A record as aiokafka read it, as ours."""
+    return InboundRecord(
+        message.topic,
+        message.partition,
+        message.offset,
+        message.timestamp / 1000,
+        message.key,
+        message.value,
+        tuple(message.headers),
+    )
 
 
 def _look_at(confirmation: asyncio.Future[Any]) -> None:

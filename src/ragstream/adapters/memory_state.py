@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 
 from ragstream.adapters.turns import turns_of
 from ragstream.domain.events import Answer, AnswerStatus, Turn
-from ragstream.domain.records import OutcomeKey, StoredOutcome
+from ragstream.domain.records import OutcomeKey, Replay, StoredOutcome
 
 __all__ = [
     "MemoryAnswerCache",
@@ -19,6 +19,7 @@ __all__ = [
     "MemoryDoneMarks",
     "MemoryHistory",
     "MemoryLedger",
+    "MemoryReplays",
     "MemoryStops",
 ]
 
@@ -107,6 +108,33 @@ class MemoryLedger:
 
     async def record(self, key: OutcomeKey, outcome: StoredOutcome) -> StoredOutcome:
         return self._outcomes.setdefault(key, outcome)
+
+    def highest(self, tenant: str, query_id: str) -> int:
+        """The highest generation with an outcome, 0 without any."""
+        generations = (k.generation for k in self._outcomes if k[:2] == (tenant, query_id))
+        return max(generations, default=0)
+
+
+class MemoryReplays:
+    """``ledger``: knows the generations that have an outcome."""
+
+    def __init__(self, ledger: MemoryLedger | None = None) -> None:
+        self._ledger = ledger or MemoryLedger()
+        self._replays: dict[str, Replay] = {}
+        self._highest: dict[tuple[str, str], int] = {}
+
+    async def begin(self, replay_id: str, tenant: str, query_id: str, *, above: int = 0) -> Replay:
+        if (known := self._replays.get(replay_id)) is not None:
+            return known
+        query = (tenant, query_id)
+        decided = self._ledger.highest(tenant, query_id)
+        self._highest[query] = 1 + max(self._highest.get(query, 0), decided, above)
+        self._replays[replay_id] = Replay(replay_id, self._highest[query])
+        return self._replays[replay_id]
+
+    async def finish(self, replay_id: str) -> None:
+        if (known := self._replays.get(replay_id)) is not None:
+            self._replays[replay_id] = known._replace(finished=True)
 
 
 class MemoryStops:

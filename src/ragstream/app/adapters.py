@@ -45,6 +45,7 @@ __all__ = [
     "build_store",
     "collection_specs",
     "open_adapters",
+    "open_database",
 ]
 
 log = logging.getLogger(__name__)
@@ -168,6 +169,19 @@ def _records(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
             "stops": memory_state.MemoryStops(),
             "database": None,
         }
+    database = open_database(settings, stack)
+    return {
+        "ledger": postgres.PostgresLedger(database),
+        "history": postgres.PostgresHistory(database),
+        "stops": postgres.PostgresStops(database),
+        "database": database,
+    }
+
+
+def open_database(settings: Settings, stack: AsyncExitStack) -> postgres.Database:
+    """The pool of the settings; raises ``ConfigurationError`` when they name no server."""
+    if settings.postgres.dsn is None:
+        raise ConfigurationError("RAGSTREAM_POSTGRES__DSN is not set")
     database = postgres.Database(
         settings.postgres.dsn.get_secret_value(),
         schema=settings.postgres.schema_name,
@@ -176,12 +190,7 @@ def _records(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
         max_connections=settings.postgres.max_connections,
     )
     stack.push_async_callback(database.aclose)
-    return {
-        "ledger": postgres.PostgresLedger(database),
-        "history": postgres.PostgresHistory(database),
-        "stops": postgres.PostgresStops(database),
-        "database": database,
-    }
+    return database
 
 
 def build_store(settings: Settings, stack: AsyncExitStack) -> VectorStore:

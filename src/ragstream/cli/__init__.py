@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from ragstream.cli import ask, contract, demo, dev, doctor, ingest, topics, worker
+from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, topics, worker
 from ragstream.cli.console import err, setup_logging
 from ragstream.cli.exits import exit_code
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command()(dev.dev)
 app.command()(worker.worker)
 app.add_typer(topics.app, name="topics")
+app.add_typer(dlt.app, name="dlt")
 app.command()(ingest.ingest)
 app.command()(ask.ask)
 app.command()(doctor.doctor)

@@ -21,7 +21,13 @@ from ragstream.domain.evidence import (
     SearchRequest,
     SparseVector,
 )
-from ragstream.domain.records import InboundRecord, OutboundRecord, OutcomeKey, StoredOutcome
+from ragstream.domain.records import (
+    InboundRecord,
+    OutboundRecord,
+    OutcomeKey,
+    Replay,
+    StoredOutcome,
+)
 
 __all__ = [
     "AnswerCache",
@@ -44,6 +50,7 @@ __all__ = [
     "Prompt",
     "Publisher",
     "Ranking",
+    "Replays",
     "Reranker",
     "RouteDescription",
     "SparseEncoder",
@@ -311,6 +318,19 @@ class OutcomeLedger(Protocol):
 
     async def record(self, key: OutcomeKey, outcome: StoredOutcome) -> StoredOutcome:
         """Insert if absent; return what is stored, which may be another's."""
+        ...
+
+
+class Replays(Protocol):
+    """Which record was replayed as which generation of its query."""
+
+    async def begin(self, replay_id: str, tenant: str, query_id: str, *, above: int = 0) -> Replay:
+        """The replay of a record: the one that was begun before, or a new one whose generation
+        is higher than ``above`` and any that the query has had."""
+        ...
+
+    async def finish(self, replay_id: str) -> None:
+        """The broker has confirmed it: the same replay again is none."""
         ...
 
 

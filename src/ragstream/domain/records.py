@@ -11,6 +11,7 @@ __all__ = [
     "InboundRecord",
     "OutboundRecord",
     "OutcomeKey",
+    "Replay",
     "StoredOutcome",
     "TopicPartition",
 ]
@@ -69,6 +70,14 @@ class StoredOutcome:
 
     fingerprint: str
     record: OutboundRecord
+
+
+class Replay(NamedTuple):
+    """A record that is published again, as a generation of its query; ``finished``: it was."""
+
+    replay_id: str
+    generation: int
+    finished: bool = False
 
 
 def last_header(headers: Iterable[tuple[str, bytes]], name: str) -> bytes | None:

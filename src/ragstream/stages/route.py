@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import orjson
 
@@ -38,6 +39,8 @@ from ragstream.version import __version__
 __all__ = ["Acceptance", "Route", "RoutePlan"]
 
 log = logging.getLogger(__name__)
+
+J = TypeVar("J", bound=Job)
 
 #: Payload fields that only the scope of the query decides about.
 RESERVED_FILTERS = frozenset({"tenant", "access", "text", "documentId", "document_id"})
@@ -95,6 +98,20 @@ class Acceptance:
             fingerprint=fingerprint,
             accepted_at=at,
             deadline=min(wanted, latest).astimezone(UTC),
+        )
+
+    def renew(self, job: J, *, at: datetime, generation: int) -> J:
+        """The job as another generation that begins ``at``: with as much time as it had, or the
+        default if that is more, and no stage behind it."""
+        had = (job.deadline - job.accepted_at).total_seconds()
+        seconds = min(max(had, self.default_deadline), self.longest_deadline)
+        return job.model_copy(
+            update={
+                "generation": generation,
+                "accepted_at": at,
+                "deadline": at + timedelta(seconds=seconds),
+                "timings": (),
+            }
         )
 
     def _check_reply_to(self, topic: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Outcome ledger, history and stopped stages in PostgreSQL.
+"""Outcome ledger, history, replays and stopped stages in PostgreSQL.
 
 ``Database`` is the pool that they share; ``migrate`` brings the schema up to date.
 """
@@ -7,6 +7,7 @@ from ragstream.adapters.postgres.database import Database
 from ragstream.adapters.postgres.history import PostgresHistory
 from ragstream.adapters.postgres.ledger import PostgresLedger, keep_purging
 from ragstream.adapters.postgres.migrate import Migration, migrate, pending
+from ragstream.adapters.postgres.replays import PostgresReplays
 from ragstream.adapters.postgres.stops import PostgresStops
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Migration",
     "PostgresHistory",
     "PostgresLedger",
+    "PostgresReplays",
     "PostgresStops",
     "keep_purging",
     "migrate",
