@@ -49,8 +49,8 @@ class CachedEncoder:
         for key, vector in zip(
             missing, await self._encoder.encode_passages(list(missing.values())), strict=True
         ):
-            found[key] = vector
-            self._vectors[key] = array("f", vector)
+            self._vectors[key] = kept = array("f", vector)
+            found[key] = tuple(kept)  # the same as the next time
             if len(self._vectors) > self._limit:
                 self._vectors.popitem(last=False)
         return [found[key] for key in keys]

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from ragstream.domain.errors import PermanentError
+from ragstream.domain.errors import ConfigurationError, PermanentError
 from ragstream.domain.events import AnswerDelta, Query
 from ragstream.domain.records import InboundRecord, OutboundRecord, TopicPartition
 from ragstream.wire import encode_delta
@@ -54,10 +54,12 @@ class MemoryBus:
 
     def append(self, records: Sequence[OutboundRecord]) -> None:
         """Publish without waiting: there is nothing to wait for."""
-        for record in records:
-            self._append(record)
-        grown, self._grown = self._grown, asyncio.Event()
-        grown.set()
+        try:
+            for record in records:
+                self._append(record)
+        finally:  # one that is refused does not take back those before it
+            grown, self._grown = self._grown, asyncio.Event()
+            grown.set()
 
     def read(self, partition: TopicPartition, offset: int, limit: int) -> list[InboundRecord]:
         return self._logs[partition][offset : offset + limit]
@@ -81,6 +83,8 @@ class MemoryBus:
 
     @asynccontextmanager
     async def tail(self, topics: Sequence[str]) -> AsyncIterator[AsyncIterator[InboundRecord]]:
+        if missing := [topic for topic in topics if not self.partitions_of(topic)]:
+            raise ConfigurationError(f"no such topic: {', '.join(sorted(missing))}")
         ends = {
             name: len(self._logs[name]) for topic in topics for name in self.partitions_of(topic)
         }
