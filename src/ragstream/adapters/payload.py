@@ -7,12 +7,11 @@ The payload is the chunk's metadata under its camelCase names, and beside it ``t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragstream.domain.errors import InvalidEvent
-from ragstream.domain.evidence import Document, FilterValue, IndexedChunk, Metadata
+from ragstream.domain.evidence import FIELD_NAME, Document, FilterValue, IndexedChunk, Metadata
 
 __all__ = [
     "ACCESS",
@@ -60,7 +59,6 @@ _CAMEL_CASE = {
     "document_id": DOCUMENT_ID,
     **{name: field.alias or name for name, field in Metadata.model_fields.items()},
 }
-_FIELD_NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
 def to_payload(chunk: IndexedChunk) -> dict[str, Any]:
@@ -101,7 +99,7 @@ def user_filters(filters: Mapping[str, FilterValue]) -> Iterator[tuple[str, Filt
         key = _CAMEL_CASE.get(name, name)
         if key in (TENANT, ACCESS):
             raise InvalidEvent("is set by the query's scope", field=f"filters.{name}")
-        if not _FIELD_NAME.fullmatch(key):
+        if not FIELD_NAME.fullmatch(key):
             raise InvalidEvent("is not the name of a metadata field", field=f"filters.{name}")
         yield key, _as_release(value) if key == DOC_VERSION else value
 

@@ -31,6 +31,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 __all__ = [
+    "FIELD_NAME",
     "Chunk",
     "Document",
     "FilterValue",
@@ -182,6 +183,8 @@ def _reason(value: object) -> str:
     return "is not a range"
 
 
+#: What a filter may be on: a metadata field, dotted where it lies inside another.
+FIELD_NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
 #: One value, any of several, or a range.
 FilterValue = Annotated[
     Scalar | Annotated[list[Scalar], Field(min_length=1, max_length=256)] | Range,

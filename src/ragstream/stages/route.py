@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from ragstream.domain.events import (
     Routing,
     Turn,
 )
-from ragstream.domain.evidence import FilterValue
+from ragstream.domain.evidence import FIELD_NAME, FilterValue
 from ragstream.domain.ports import (
     AnswerCache,
     Clock,
@@ -44,6 +45,7 @@ J = TypeVar("J", bound=Job)
 
 #: Payload fields that only the scope of the query decides about.
 RESERVED_FILTERS = frozenset({"tenant", "access", "text", "documentId", "document_id"})
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,9 @@ class Acceptance:
             raise InvalidEvent(f"no such route: {query.route!r} (there are {known})", field="route")
         if reserved := RESERVED_FILTERS & query.filters.keys():
             raise InvalidEvent("may not be filtered on", field=f"filters.{min(reserved)}")
+        for name in query.filters:
+            if not FIELD_NAME.fullmatch(name):
+                raise InvalidEvent("is not the name of a metadata field", field=f"filters.{name}")
         self._check_reply_to(query.reply_to)
         latest = at + timedelta(seconds=self.longest_deadline)
         wanted = query.deadline or at + timedelta(seconds=self.default_deadline)
@@ -119,8 +124,12 @@ class Acceptance:
             return
         if self.reply_prefix is None:
             raise InvalidEvent("no topic is allowed here", field="reply_to")
-        if not topic.startswith(self.reply_prefix) or topic.startswith(self.own_prefix):
+        if topic.startswith(self.own_prefix):
+            raise InvalidEvent("is one of our own topics", field="reply_to")
+        if not topic.startswith(self.reply_prefix):
             raise InvalidEvent(f"must start with {self.reply_prefix!r}", field="reply_to")
+        if not _TOPIC_NAME.fullmatch(topic):
+            raise InvalidEvent("is not the name of a topic", field="reply_to")
 
 
 class Route:
