@@ -1,0 +1,1 @@
+"""Records that a careless or hostile client may publish, and what has to become of each."""
