@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export ORT_DISABLE_TELEMETRY := 1
 export RAGSTREAM_CACHE ?= $(CURDIR)/.cache/ragstream
 
-.PHONY: help setup demo test test-unit test-integration check lint types imports contract lock clean
+.PHONY: help setup demo test test-unit test-integration check lint types imports contract chaos lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -30,6 +30,9 @@ test-unit: setup ## Tests that need no service
 
 test-integration: setup ## Tests on real Kafka, Valkey, PostgreSQL and the vector store
 	$(BIN)/python -m pytest -m integration
+
+chaos: setup ## Kill, stop and starve real processes under load, and look what is lost (25 minutes)
+	$(BIN)/python -m tests.chaos
 
 check: lint types imports contract ## Linters and the contract check
 

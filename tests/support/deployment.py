@@ -132,7 +132,7 @@ class Deployment:
     async def run(self, *arguments: str, **variables: str) -> Completed:
         """Run a ``ragstream`` command to its end."""
         process = await asyncio.create_subprocess_exec(
-            *_command(arguments),
+            *(sys.executable, "-m", "ragstream", *arguments),
             cwd=self.folder,
             env={**self.environment, **variables},
             stdout=asyncio.subprocess.PIPE,
@@ -146,26 +146,33 @@ class Deployment:
         assert process.returncode is not None
         return Completed(process.returncode, out.decode(), err.decode())
 
-    @asynccontextmanager
-    async def worker(self, *arguments: str, **variables: str) -> AsyncIterator[Worker]:
-        """A worker process, ready on entry; it does not outlive the context."""
+    async def launch(
+        self, *arguments: str, program: Collection[str] = ("ragstream", "worker"), **variables: str
+    ) -> Worker:
+        """Start a worker process, which its caller has to end. ``program``: module to run, and its
+        first arguments."""
         self._workers += 1
         log = self.folder / f"worker-{self._workers}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *_command(("worker", *arguments)),
+                *(sys.executable, "-m", *program, *arguments),
                 cwd=self.folder,
                 env={**self.environment, **variables},
                 stdout=output,
                 stderr=output,
             )
-        worker = Worker(process, log)
+        return Worker(process, log)
+
+    @asynccontextmanager
+    async def worker(self, *arguments: str, **variables: str) -> AsyncIterator[Worker]:
+        """A worker process, ready on entry; it does not outlive the context."""
+        worker = await self.launch(*arguments, **variables)
         try:
             await worker.ready()
             yield worker
         finally:
-            await _end(process)
-            print(f"--- {log.name}\n{worker.log}")  # shown by pytest when a test fails
+            await _end(worker.process)
+            print(f"--- worker\n{worker.log}")  # shown by pytest when a test fails
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
@@ -211,10 +218,16 @@ class Deployment:
 
 @asynccontextmanager
 async def deployed(
-    stack: Endpoints, folder: Path, *, initialised: bool = True, **variables: str
+    stack: Endpoints,
+    folder: Path,
+    *,
+    initialised: bool = True,
+    patience: float = PATIENCE,
+    **variables: str,
 ) -> AsyncIterator[Deployment]:
     """A deployment without workers. ``initialised``: whether its groups have their first offsets;
-    ``variables``: of the environment of everything that it runs."""
+    ``patience``: seconds to wait for a record; ``variables``: of the environment of everything
+    that it runs."""
     if stack.kafka is None:
         pytest.skip(f"no broker: {stack.reason}")
     site = Deployment(stack, folder, variables)
@@ -226,14 +239,10 @@ async def deployed(
         stack.postgres, server_settings={"search_path": site.topics.prefix}
     )
     try:
-        async with site.producer, following(stack.kafka, site.topics, PATIENCE) as site.log:
+        async with site.producer, following(stack.kafka, site.topics, patience) as site.log:
             yield site
     finally:
         await site.database.close()
-
-
-def _command(arguments: Collection[str]) -> list[str]:
-    return [sys.executable, "-m", "ragstream", *arguments]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
