@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from ragstream.cli.console import err, out
@@ -33,13 +34,14 @@ def ask(
         bool, typer.Option("--json", help="Print the answer event, nothing else.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(help="Seconds to wait; also the query's deadline.")
+        float,
+        typer.Option(help="Seconds to wait; also the query's deadline.", min=0, max=86_400),
     ] = 60,
     tenant: Annotated[str, typer.Option(help="Whose documents.")] = "default",
     user: Annotated[str | None, typer.Option(help="Who asks.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Conversation to continue.")] = None,
     route: Annotated[str | None, typer.Option(help="Route, instead of detecting it.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Documents to keep.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Documents to keep.", min=1, max=100)] = None,
     filters: Annotated[
         list[str] | None, typer.Option("--filter", help="FIELD=VALUE of the metadata; repeatable.")
     ] = None,
@@ -72,7 +74,7 @@ async def _ask(
         try:
             answer = await _follow(client, question, timeout, fields, quiet=as_json)
         except QueryRejected as error:
-            err.print(f"[red]rejected:[/] {error}")
+            err.print(f"[red]rejected:[/] {escape(str(error))}")
             return WRONG
         except TimeoutError:
             err.print(f"no answer within {timeout:g} s (is a worker running?)")
@@ -117,7 +119,8 @@ def _complete(answer: Answer, shown: str) -> None:
         failure = answer.failure
         again = "may succeed if asked again" if failure.retryable else "will fail again"
         out.print(
-            f"\n[red]failed in {failure.stage}:[/] {failure.message} ({failure.code}; {again})"
+            f"\n[red]failed in {failure.stage}:[/] {escape(failure.message)} "
+            f"({failure.code}; {again})"
         )
     elif answer.text.startswith(shown.strip()):
         out.print(answer.text[len(shown.strip()) :], markup=False)
@@ -136,12 +139,14 @@ def print_citations(answer: Answer) -> None:
         if (version := citation.version) is not None:
             relation = "" if version.exact else f", requested {', '.join(version.requested)}"
             release = f" ({version.product} {version.evidence}{relation})"
-        title = citation.title or citation.document_id
-        out.print(f"\\[{citation.number}] [bold]{title}[/]{release}  [dim]{place}[/]")
+        title = escape(citation.title or citation.document_id)
+        out.print(
+            f"\\[{citation.number}] [bold]{title}[/]{escape(release)}  [dim]{escape(place)}[/]"
+        )
     if answer.model == "extractive":
         out.print("[dim]extractive: sentences of the documents, no language model is configured[/]")
     if answer.degraded:
-        out.print(f"[yellow]degraded:[/] {', '.join(answer.degraded)}")
+        out.print(f"[yellow]degraded:[/] {escape(', '.join(answer.degraded))}")
 
 
 def print_timings(answer: Answer) -> None:
@@ -151,7 +156,7 @@ def print_timings(answer: Answer) -> None:
         table.add_row(timing.stage, f"{timing.queued_ms:.1f}", f"{timing.work_ms:.1f}")
     total = (answer.completed_at - answer.accepted_at).total_seconds() * 1000
     source = f"from the cache ({answer.cache})" if answer.cache else answer.model or ""
-    table.add_row("all", "", f"{total:.1f}  {source}")
+    table.add_row("all", "", f"{total:.1f}  {escape(source)}")
     out.print(table)
 
 

@@ -71,8 +71,10 @@ def memory_table(found: Status) -> Table:
 
 def _port(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
-    if name not in PORTS or not number.isdigit():
+    if name not in PORTS or not (number.isascii() and number.isdigit()):
         raise ConfigurationError(f"--port {text}: must be NAME=PORT, NAME of {', '.join(PORTS)}")
+    if not 0 < int(number[:6]) < 65_536:
+        raise ConfigurationError(f"--port {text}: PORT must be 1 to 65535")
     return name, int(number)
 
 

@@ -7,6 +7,7 @@ import json
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from ragstream.cli.console import out
 from ragstream.cli.dev import memory_table
@@ -37,7 +38,7 @@ def doctor(
     else:
         for name, ok, text in results:
             mark = "[green]ok   [/]" if ok else "[red]wrong[/]"
-            out.print(f"{mark} [bold]{name:<11}[/] {text}")
+            out.print(f"{mark} [bold]{name:<11}[/] {escape(text)}")
         try:
             out.print()
             out.print(memory_table(status(extra=worker_pid(settings))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ragstream.domain.errors import (
     ConfigurationError,
     DependencyUnavailable,
+    InvalidEvent,
     PartialFailure,
     RagstreamError,
 )
@@ -20,7 +21,7 @@ NOTHING_FOUND = 5
 
 def exit_code(error: BaseException) -> int | None:
     """The code for an error made on purpose, None for any other."""
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, ConfigurationError | InvalidEvent):
         return WRONG
     if isinstance(error, DependencyUnavailable):
         return UNREACHABLE

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ragstream.adapters.kafka import KafkaBus
@@ -144,7 +145,7 @@ class _Failures:
     async def follow(self, records: Any) -> None:
         async for record in records:
             self.count += 1
-            err.print(f"[red]not indexed:[/] {_failure(record)}")
+            err.print(f"[red]not indexed:[/] {escape(_failure(record))}")
 
 
 def _failure(record: InboundRecord) -> str:
@@ -156,7 +157,7 @@ def _failure(record: InboundRecord) -> str:
 def _print_unreadable(batch: list[DocumentEvent | Unreadable]) -> int:
     problems = [item for item in batch if isinstance(item, Unreadable)]
     for problem in problems:
-        err.print(f"[red]skipped[/] {problem}")
+        err.print(f"[red]skipped[/] {escape(str(problem))}")
     return len(problems)
 
 

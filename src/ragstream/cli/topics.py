@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 import typer
+from rich.markup import escape
 
 from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.cli.console import err, out
@@ -53,7 +54,7 @@ async def apply_topics(settings: Settings, *, quiet: bool = False) -> int:
         if not applied.created and not started:
             out.print("everything is there")
     for problem in applied.problems:
-        err.print(f"[yellow]differs[/] {problem}")
+        err.print(f"[yellow]differs[/] {escape(str(problem))}")
     return FAILED if applied.problems else 0
 
 
@@ -65,7 +66,7 @@ async def _check(settings: Settings) -> int:
             lacking = await admin.uninitialised_groups(groups(declared))
             problems = [f"group {name}: no committed offsets" for name in sorted(lacking)]
     for problem in problems:
-        err.print(f"[red]{problem}[/]")
+        err.print(f"[red]{escape(str(problem))}[/]")
     if not problems:
         out.print(f"{len(declared)} topics are as declared")
     return FAILED if problems else 0

@@ -1,0 +1,186 @@
+"""The command line: its help, its exit codes, and what it prints."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from ragstream.cli import app
+from ragstream.cli.exits import exit_code
+from ragstream.domain.errors import (
+    ConfigurationError,
+    DependencyUnavailable,
+    InvalidEvent,
+    PartialFailure,
+    PermanentError,
+    TransientError,
+)
+from tests.support.commandline import run_command
+
+REPOSITORY = Path(__file__).parents[2]
+Run = Callable[..., int]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return partial(run_command, monkeypatch)
+
+
+# --- help ----------------------------------------------------------------------------------
+
+
+def commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    """Every command without commands of its own."""
+    inner = getattr(command, "commands", {})
+    if not inner:
+        yield path
+    for name, one in inner.items():
+        yield from commands(one, *path, name)
+
+
+COMMANDS = list(commands(get_command(app)))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_the_help_of_every_command_has_an_example(command: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(app, [*command, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: ragstream {' '.join(command)}" in " ".join(result.output.split())
+
+
+def test_the_help_lists_commands_and_exit_codes() -> None:
+    text = CliRunner().invoke(app, ["--help"]).output
+    assert {name for name, *_ in COMMANDS} <= set(text.split())
+    assert "130 interrupted" in text
+
+
+# --- exit codes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigurationError("wrong"), 2),
+        (InvalidEvent("must not be empty", field="text"), 2),
+        (DependencyUnavailable("kafka", "refused"), 3),
+        (PartialFailure({"docs": DependencyUnavailable("qdrant", "refused")}), 3),
+        (PartialFailure({"docs": PermanentError("gone")}), 1),
+        (TransientError("busy"), 1),
+        (PermanentError("no"), 1),
+        (KeyError("defect"), None),
+    ],
+)
+def test_errors_made_on_purpose_have_a_code(error: Exception, code: int | None) -> None:
+    assert exit_code(error) == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("nonsense", "No such command 'nonsense'"),
+        ("ask", "Missing argument"),
+        ("ask What? --top-k 0", "--top-k"),
+        ("ask What? --top-k 101", "--top-k"),
+        ("ask What? --timeout -1", "--timeout"),
+        ("ask What? --timeout soon", "--timeout"),
+        ("ask What? --timeout nan", "--timeout"),
+        ("ask What? --timeout 1e12", "--timeout"),
+        ("ask What? --filter product", "must be FIELD=VALUE"),
+        ("ask What? --filter =kafka", "must be FIELD=VALUE"),
+        ("ingest a.md --set product", "must be FIELD=VALUE"),
+        ("worker plumbing", "no such stage: plumbing"),
+        ("worker --from yesterday", "RAGSTREAM_DELIVERY__START"),
+        ("dev --port kafka", "must be NAME=PORT"),
+        ("dev --port door=1", "must be NAME=PORT"),
+        ("dev --port kafka=²", "must be NAME=PORT"),
+        ("dev --port kafka=65536", "must be 1 to 65535"),
+        ("dev --port kafka=0", "must be 1 to 65535"),
+        ("dev --port [/red]=1", "--port [/red]=1: must be"),
+        ("demo", "name files with --corpus"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what(
+    run: Run, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+) -> None:
+    assert run(*arguments.split()) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("arguments", ["ask What?", "ingest a.md", "topics apply", "topics check"])
+def test_without_an_address_of_kafka_it_says_which_setting(
+    run: Run, capsys: pytest.CaptureFixture[str], arguments: str
+) -> None:
+    assert run(*arguments.split()) == 2
+    assert "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS is not set" in capsys.readouterr().err
+
+
+def test_wrong_settings_are_told_whatever_they_say(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAGSTREAM_RERANK__PROVIDER", "[bold]or[/red]")
+    monkeypatch.setenv("RAGSTREAM_RAG__SEARCH_TOP_K", "0")
+    assert run("topics", "check") == 2
+    said = capsys.readouterr().err
+    assert "'[bold]or[/red]'" in said
+    assert "RAGSTREAM_RAG__SEARCH_TOP_K" in said
+
+
+def test_no_command_is_wrong_usage(run: Run) -> None:
+    for command in ((), ("topics",), ("dlt",)):
+        assert run(*command) == 2
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (EOFError(), 1)])
+def test_an_interruption(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ragstream.cli.topics.load_settings", interrupted)
+    assert run("topics", "check") == code
+
+
+def test_a_defect_shows_where_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def defect() -> None:
+        raise KeyError("defect")
+
+    monkeypatch.setattr("ragstream.cli.topics.load_settings", defect)
+    with pytest.raises(KeyError):
+        run("topics", "check")
+
+
+# --- commands that need nothing ------------------------------------------------------------
+
+
+def test_the_contract_is_written_and_checked(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("contract", "--check") == 1  # there is none here
+    assert "topics/examples/Query.json" in capsys.readouterr().err
+    shutil.copytree(REPOSITORY / "topics" / "examples", tmp_path / "topics" / "examples")
+    assert run("contract") == 0
+    assert "asyncapi.yaml" in capsys.readouterr().out
+    (tmp_path / "topics" / "asyncapi.yaml").write_text("asyncapi: 1.0")
+    assert run("contract", "--check") == 1
+    assert "asyncapi.yaml" in capsys.readouterr().err
+
+
+def test_settings_as_a_table_and_as_a_page(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("settings") == 0
+    assert "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS" in capsys.readouterr().out
+    assert run("settings", "--markdown") == 0
+    assert "`RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS`" in capsys.readouterr().out
