@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 
 import typer
+from rich.markup import escape
 
 from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, topics, worker
 from ragstream.cli.console import err, setup_logging
@@ -54,5 +55,6 @@ def main() -> None:
         code = exit_code(error)
         if code is None:
             raise
-        err.print(f"[red]{type(error).__name__.removesuffix('Error')}:[/] {error}", highlight=False)
+        name = type(error).__name__.removesuffix("Error")
+        err.print(f"[red]{name}:[/] {escape(str(error))}", highlight=False)
         sys.exit(code)
