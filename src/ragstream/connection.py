@@ -3,11 +3,14 @@ commands which only talk to Kafka start quickly."""
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
+from ragstream.adapters import postgres
 from ragstream.adapters.kafka import KafkaConnection
 from ragstream.domain.errors import ConfigurationError
 from ragstream.settings import Settings
 
-__all__ = ["kafka_connection"]
+__all__ = ["kafka_connection", "open_database"]
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection:
@@ -28,3 +31,18 @@ def kafka_connection(settings: Settings) -> KafkaConnection:
         client_id=kafka.client_id,
         request_timeout=kafka.request_timeout,
     )
+
+
+def open_database(settings: Settings, stack: AsyncExitStack) -> postgres.Database:
+    """The pool of the settings; raises ``ConfigurationError`` when they name no server."""
+    if settings.postgres.dsn is None:
+        raise ConfigurationError("RAGSTREAM_POSTGRES__DSN is not set")
+    database = postgres.Database(
+        settings.postgres.dsn.get_secret_value(),
+        schema=settings.postgres.schema_name,
+        connect_timeout=settings.postgres.connect_timeout,
+        command_timeout=settings.postgres.command_timeout,
+        max_connections=settings.postgres.max_connections,
+    )
+    stack.push_async_callback(database.aclose)
+    return database

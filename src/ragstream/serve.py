@@ -44,8 +44,10 @@ async def run_worker(
     *,
     stop: asyncio.Event,
     ready: asyncio.Event | None = None,
+    replies: bool = True,
 ) -> None:
-    """Run stages (all by default) on Kafka until ``stop``.
+    """Run stages (all by default) on Kafka until ``stop``; ``replies``: whether answers are copied
+    to the topics that their queries name.
 
     Raises what made a stage unable to go on, so that the process ends and is started anew by
     whatever supervises it.
@@ -56,7 +58,7 @@ async def run_worker(
     # First of all, so that a worker that refuses to start has changed nothing.
     async with TopicAdmin(connection) as admin:
         await _initialise_groups(admin, settings.kafka.prefix, chosen, delivery.start)
-    async with open_pipeline(settings, only=chosen) as pipeline:
+    async with open_pipeline(settings, only=chosen, replies=replies) as pipeline:
         runner = FaustRunner(
             connection,
             pipeline.units,

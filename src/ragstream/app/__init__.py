@@ -40,13 +40,18 @@ class Pipeline:
 
 @asynccontextmanager
 async def open_pipeline(
-    settings: Settings, *, bus: MemoryBus | None = None, only: Collection[str] = ()
+    settings: Settings,
+    *,
+    bus: MemoryBus | None = None,
+    only: Collection[str] = (),
+    replies: bool = True,
 ) -> AsyncIterator[Pipeline]:
     """Connect, validate, migrate, build.
 
     With a ``bus`` the pipeline runs on it, and components without an address are replaced by
     their in-memory twins; without one it runs on Kafka and needs them all. ``only``: the stages
-    to build, all by default. Raises ``ConfigurationError``, ``DependencyUnavailable``.
+    to build, all by default. ``replies``: whether answers are copied to ``reply_to``. Raises
+    ``ConfigurationError``, ``DependencyUnavailable``.
     """
     topics = Topics(settings.kafka.prefix)
     async with AsyncExitStack() as stack:
@@ -76,7 +81,7 @@ async def open_pipeline(
             cancellations=Cancellations(),
             clock=SystemClock(),
             backoff=Backoff(settings.delivery.retry_base, settings.delivery.retry_max),
-            replies=adapters.replies,
+            replies=adapters.replies if replies else None,
             failure_limit=settings.delivery.dlt_limit,
             failure_period=settings.delivery.dlt_period,
         )

@@ -17,7 +17,7 @@ from ragstream.adapters.kafka import KafkaDeltas, KafkaPublisher
 from ragstream.adapters.memory import MemoryBus, MemoryDeltas
 from ragstream.adapters.memory_vectors import MemoryVectorStore
 from ragstream.adapters.qdrant import QdrantVectorStore
-from ragstream.connection import kafka_connection
+from ragstream.connection import kafka_connection, open_database
 from ragstream.domain.errors import ConfigurationError
 from ragstream.domain.ports import (
     AnswerCache,
@@ -45,7 +45,6 @@ __all__ = [
     "build_store",
     "collection_specs",
     "open_adapters",
-    "open_database",
 ]
 
 log = logging.getLogger(__name__)
@@ -176,21 +175,6 @@ def _records(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
         "stops": postgres.PostgresStops(database),
         "database": database,
     }
-
-
-def open_database(settings: Settings, stack: AsyncExitStack) -> postgres.Database:
-    """The pool of the settings; raises ``ConfigurationError`` when they name no server."""
-    if settings.postgres.dsn is None:
-        raise ConfigurationError("RAGSTREAM_POSTGRES__DSN is not set")
-    database = postgres.Database(
-        settings.postgres.dsn.get_secret_value(),
-        schema=settings.postgres.schema_name,
-        connect_timeout=settings.postgres.connect_timeout,
-        command_timeout=settings.postgres.command_timeout,
-        max_connections=settings.postgres.max_connections,
-    )
-    stack.push_async_callback(database.aclose)
-    return database
 
 
 def build_store(settings: Settings, stack: AsyncExitStack) -> VectorStore:

@@ -11,7 +11,7 @@ import sys
 import typer
 from rich.markup import escape
 
-from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, topics, worker
+from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, replay, topics, worker
 from ragstream.cli.console import err, setup_logging
 from ragstream.cli.exits import exit_code
 
@@ -30,6 +30,7 @@ app.command()(dev.dev)
 app.command()(worker.worker)
 app.add_typer(topics.app, name="topics")
 app.add_typer(dlt.app, name="dlt")
+app.command()(replay.replay)
 app.command()(ingest.ingest)
 app.command()(ask.ask)
 app.command()(doctor.doctor)

@@ -17,11 +17,10 @@ from rich.text import Text
 from ragstream.adapters import postgres
 from ragstream.adapters.kafka import KafkaPublisher
 from ragstream.adapters.kafka_log import read_log, read_one
-from ragstream.app.adapters import open_database
 from ragstream.cli.console import err, out
 from ragstream.cli.exits import NOTHING_FOUND, WRONG
 from ragstream.cli.times import TIME_HELP, point_in_time
-from ragstream.connection import kafka_connection
+from ragstream.connection import kafka_connection, open_database
 from ragstream.delivery.replay import Letter, Replayer
 from ragstream.domain.topics import TOPIC_KINDS, Topics
 from ragstream.pipeline import chosen_stages

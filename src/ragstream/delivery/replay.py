@@ -24,7 +24,7 @@ from ragstream.wire import (
     readable_fields,
 )
 
-__all__ = ["Letter", "Replayed", "Replayer", "repeated", "stored_place"]
+__all__ = ["Letter", "Replayed", "Replayer", "query_of", "repeated", "stored_place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Letter:
         def fact(name: str) -> str:
             return (record.header(DEAD_LETTER_PREFIX + name) or b"").decode(errors="replace")
 
-        tenant, query_id = _query_of(record)
+        tenant, query_id = query_of(record)
         place = fact("topic"), fact("partition"), fact("offset")
         known = bool(place[0]) and place[1].isdigit() and place[2].isdigit()
         return cls(
@@ -107,7 +107,7 @@ class Replayer:
     async def replay(self, record: InboundRecord, *, topic: str, replay_id: str) -> bool:
         """Publish the record to ``topic`` unless this replay was done before; whether it was
         published."""
-        tenant, query_id = _query_of(record)
+        tenant, query_id = query_of(record)
         # What names no query is no generation of one: its own id keeps it apart.
         begun = await self._replays.begin(
             replay_id, tenant, query_id or replay_id, above=_generation(record)
@@ -145,7 +145,7 @@ def repeated(
     return OutboundRecord(topic, record.key, record.value, (*kept, *added))
 
 
-def _query_of(record: InboundRecord) -> tuple[str, str | None]:
+def query_of(record: InboundRecord) -> tuple[str, str | None]:
     """Tenant and query_id of a query, or of an event of an inner topic, as far as they can be
     read."""
     fields = readable_fields(record.value)
