@@ -40,10 +40,13 @@ def load(name: str) -> PromptTemplate:
 
 
 def rerank_prompt(query: str, documents: Sequence[Document]) -> str:
-    """Ask a model to select and order the documents; reply: see ``rerank.parse_order``."""
+    """Ask a model to select and order the documents; reply: see ``rerank.parse_order``.
+
+    A document is two lines, whatever it holds, so that it can't begin another.
+    """
     listed = "\n\n".join(
         f"[{index}] {_line(document.metadata.title)} | {_line(document.metadata.url)}\n"
-        f"{document.text[:RERANK_TEXT_LENGTH]}"
+        f"{_line(document.text[:RERANK_TEXT_LENGTH])}"
         for index, document in enumerate(documents)
     )
     return load("rerank").fill(

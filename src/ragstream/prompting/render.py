@@ -14,9 +14,21 @@ from ragstream.prompting.prompts import load
 
 __all__ = ["assemble", "document_block", "messages", "prompt_version", "system_prompt"]
 
-# What a document may not contain as it stands: our delimiters and our numbering.
-_DELIMITER = re.compile(r"<(?=\s*/?\s*(?:document|context)\b)", re.IGNORECASE)
-_NUMBERING = re.compile(r"\[(\s*CTX\b[^\]\n]{0,20})\]", re.IGNORECASE)
+# What nobody but us may say as it stands: our delimiters and our numbering. A model reads over
+# characters that can't be seen, so they do not hide either.
+_UNSEEN = "\\u00ad\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff"
+
+
+def _hidden(word: str) -> str:
+    return f"[{_UNSEEN}]*".join(word)
+
+
+_DELIMITER = re.compile(
+    rf"<(?=[\s/{_UNSEEN}]*(?:{_hidden('document')}|{_hidden('context')})\b)", re.IGNORECASE
+)
+_NUMBERING = re.compile(
+    rf"\[([\s{_UNSEEN}]*{_hidden('CTX')}(?![a-z])[^\[\]\n]{{0,20}})(\]?)", re.IGNORECASE
+)
 _MESSAGE_TOKENS = 4  # what a chat format adds to each message
 
 
@@ -68,6 +80,8 @@ def messages(
 ) -> tuple[ChatMessage, ...]:
     """The prompt for a chat model, in the order system, documents, conversation, question.
 
+    Neither a document nor a turn nor the question can open or close the context, or number a
+    document: each may quote what somebody else wrote.
     Neighbours of one role are joined, since many models want roles to alternate.
     """
     said = [ChatMessage("system", system_prompt(documents, mode))]
@@ -75,8 +89,8 @@ def messages(
         blocks = [document_block(number, d) for number, d in enumerate(documents, start=1)]
         opening = f"{NOTICE}\n\n<context>" if truncated else "<context>"
         said.append(ChatMessage("user", "\n\n".join([opening, *blocks, "</context>"])))
-    said += [ChatMessage(turn.role.value, turn.text) for turn in turns]
-    said.append(ChatMessage("user", question))
+    said += [ChatMessage(turn.role.value, _harmless(turn.text)) for turn in turns]
+    said.append(ChatMessage("user", _harmless(question)))
     joined: list[ChatMessage] = []
     for message in said:
         if joined and joined[-1].role == message.role:
@@ -106,7 +120,7 @@ def assemble(
     framing = counter.count(f"{NOTICE}\n\n<context>\n\n</context>") + 3 * _MESSAGE_TOKENS
     fitted = fit(
         counter.count(longest) + framing,
-        counter.count(question),
+        counter.count(_harmless(question)),
         [
             Segment(
                 document,
@@ -116,7 +130,7 @@ def assemble(
             for document in documents
         ],
         [
-            Segment(turn, counter.count(turn.text) + _MESSAGE_TOKENS, Priority.MEDIUM)
+            Segment(turn, counter.count(_harmless(turn.text)) + _MESSAGE_TOKENS, Priority.MEDIUM)
             for turn in turns
         ],
         budget,
@@ -134,4 +148,5 @@ def _line(text: str | None) -> str:
 
 
 def _harmless(text: str) -> str:
-    return _NUMBERING.sub(r"(\1)", _DELIMITER.sub("&lt;", text))
+    numbered = _NUMBERING.sub(lambda found: f"({found[1]}{')' if found[2] else ''}", text)
+    return _DELIMITER.sub("&lt;", numbered)
