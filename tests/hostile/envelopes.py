@@ -113,18 +113,18 @@ ENVELOPES: tuple[Case, ...] = (
         value=json.dumps([{"specversion": "1.0", "data": {"query_id": "batch"}}] * 2).encode()),
     # other headers
     asked("plain-content-octets", "accepted").also(headers=_typed(b"application/octet-stream")),
-    asked("repeated-headers", "accepted").also(
+    asked("repeated-headers", "accepted", cache="bypass").also(
         headers=(("x", b"1"), ("x", b"2"), ("x", b"1")),
         carried=(("x", b"1"), ("x", b"2"), ("x", b"1")),
     ),
     _binary("repeated-attributes", "accepted", type=b"first",
             more=(("ce_type", TYPE), ("content-type", b"avro/binary"),
                   ("content-type", b"application/json"))),
-    asked("binary-headers", "accepted").also(
+    asked("binary-headers", "accepted", cache="bypass").also(
         headers=(("x-bytes", bytes(range(256))),), carried=(("x-bytes", bytes(range(256))),)),
-    asked("empty-header-name", "accepted").also(
+    asked("empty-header-name", "accepted", cache="bypass").also(
         headers=(("", b"anonymous"),), carried=(("", b"anonymous"),)),
-    asked("odd-header-names", "accepted").also(
+    asked("odd-header-names", "accepted", cache="bypass").also(
         headers=(("x\r\ny: 1", b""), ("\u202e", b""), ("CE_ID", b"")), carried=(("CE_ID", b""),)),
     asked("many-headers", "accepted").also(headers=(("x", b"1"),) * 2000),
     asked("large-headers", "dlt+rejection", "headers", "more than 65536").also(

@@ -136,7 +136,9 @@ FIELDS: tuple[Case, ...] = (
           filters={"a[": 1}),
     asked("filters-nul-value", "accepted", filters={"docSet": "a\x00b"}),
     asked("filters-extreme-numbers", "accepted",
-          filters={"x": {"gte": -(2**63), "lt": 2**64 - 1}, "y": 1.7e308, "z": 2**64 - 1}),
+          filters={"x": {"gte": -(2**63), "lt": 2**63 - 1}, "y": 1.7e308, "z": [2**63 - 1]}),
+    asked("filters-unsigned", "dlt+rejection", "filters.x", "64 bits with a sign",
+          filters={"x": [1, 2**63]}),
     # tenant, user, route, reply_to, others
     asked("tenant-empty", "dlt+rejection", "tenant", "at least 1", tenant="").also(tenant=None),
     asked("tenant-null", "dlt+rejection", "tenant", "valid string", tenant=None).also(tenant=None),

@@ -85,7 +85,7 @@ VALUES: tuple[Case, ...] = (
     raw("digits-30", "dlt+rejection", _with("digits-30", ', "x": ' + "9" * 30), "x", "64 bits"),
     raw("digits-10000", "dlt", _with("digits-10000", ', "x": ' + "9" * 10_000), "value", "64 bits"),
     raw("1e400", "dlt+rejection", _with("1e400", ', "x": [0, 1e400]'), "x.1", "out of range"),
-    raw("64-bits", "accepted", _with("64-bits", f', "x": {2**64 - 1}')).also(
+    raw("64-bits", "accepted", _with("64-bits", f', "cache": "bypass", "x": {2**64 - 1}')).also(
         forwarded={"x": 2**64 - 1}
     ),
     raw("long-fraction", "accepted", _with("long-fraction", ', "x": 0.' + "3" * 5_000)),
@@ -109,7 +109,8 @@ VALUES: tuple[Case, ...] = (
     raw("surrogate-raw", "dlt+rejection", _with("surrogate-raw", ', "x": "\ud800"'),
         "value", "not UTF-8"),
     raw("control-in-string", "dlt", b'{"query_id": "%b", "text": "a\nb"}', "value", "control char"),
-    raw("empty-key", "accepted", _with("empty-key", ', "": 1')).also(forwarded={"": 1}),
+    raw("empty-key", "accepted", _with("empty-key", ', "cache": "bypass", "": 1'))
+    .also(forwarded={"": 1}),
     # depth and size
     raw("deep-array", "dlt", b"[" * 10_000 + b"]" * 10_000, "value", "nested too deeply"),
     raw("deep-field", "dlt", _with("deep-field", NESTED), "value", "nested too deeply"),
@@ -123,7 +124,8 @@ VALUES: tuple[Case, ...] = (
     raw("large-spaces", "dlt", b" " * (MEBIBYTE - 4096), "value", "not JSON"),
     raw("many-items", "accepted", _with("many-items", ', "x": [' + "1," * 100_000 + "1]")),
     # extensions
-    asked("unknown-fields", "accepted", priority="high", nested={"a": [1, None, {}]}).also(
+    asked("unknown-fields", "accepted", cache="bypass", priority="high",
+          nested={"a": [1, None, {}]}).also(
         forwarded={"priority": "high", "nested": {"a": [1, None, {}]}}
     ),
     asked("dangerous-names", "accepted", __class__="x", __proto__={"a": 1}, model_config=1,

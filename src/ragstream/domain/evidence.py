@@ -160,6 +160,10 @@ Scalar = StrictBool | StrictInt | StrictFloat | Annotated[str, Field(max_length=
 
 def _one_reason(value: object, validate: ValidatorFunctionWrapHandler) -> object:
     """One message, where a union would list what is wrong with each of its members."""
+    parts: Iterable[object] = value if isinstance(value, list) else [value]
+    for part in value.values() if isinstance(value, dict) else parts:
+        if type(part) is int and not -(2**63) <= part < 2**63:  # else it would become a float
+            raise ValueError("holds an integer outside 64 bits with a sign")
     try:
         return validate(value)
     except ValidationError:
