@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from ragstream.adapters import memory_state, openai, postgres, redis
 from ragstream.adapters.embedding_cache import CachedEncoder
 from ragstream.adapters.kafka import KafkaDeltas, KafkaPublisher
+from ragstream.adapters.kafka_replies import KafkaReplies
 from ragstream.adapters.memory import MemoryBus, MemoryDeltas
 from ragstream.adapters.memory_vectors import MemoryVectorStore
 from ragstream.adapters.qdrant import QdrantVectorStore
@@ -103,10 +104,8 @@ async def open_adapters(
         await kafka.start()
         publisher, deltas = kafka, KafkaDeltas(kafka, topics.answer_deltas)
         if settings.delivery.reply_prefix is not None:
-            # Of its own, so that a topic that does not exist holds up no answer.
-            own = KafkaPublisher(connection, timeout=5.0)
+            replies = own = KafkaReplies(connection)
             stack.push_async_callback(own.aclose)
-            replies = own
     llm = _llm(settings, stack)
     dense = build_dense(settings, stack)
     return Adapters(
