@@ -89,3 +89,14 @@ async def test_a_query_may_be_cancelled_before_it_comes(site: Deployment) -> Non
     assert (await site.log.answer("never"))["status"] == "cancelled"
     assert (await site.log.answer("theirs"))["status"] == "no_context"  # of a tenant without any
     assert headers(site.log.answers("never")[0])["ce_subject"] == b"never"
+
+
+async def test_a_document_that_no_topic_takes_is_skipped_and_told(site: Deployment) -> None:
+    folder = site.folder / "sizes"
+    folder.mkdir()
+    (folder / "huge.txt").write_text("word " * 400_000)
+    (folder / "small.txt").write_text("The default of linger.ms is 5.")
+    done = await site.run("ingest", "sizes")
+    assert (done.code, done.out) == (1, "1 document indexed\n")
+    assert "skipped" in done.err
+    assert "huge.txt" in done.err

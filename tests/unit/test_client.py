@@ -310,7 +310,7 @@ async def test_unreadable_records_are_passed_over(client: Client, pipeline: Pipe
         ({"top_k": 0}, "top_k"),
         ({"tenant": "a b"}, "tenant"),
         ({"topk": 5}, "topk"),
-        ({"filters": {"size": 2**70}}, "value"),
+        ({"filters": {"size": 2**70}}, "filters.size"),
     ],
 )
 async def test_a_question_that_cant_be_asked(

@@ -183,7 +183,7 @@ async def _replay(settings: Settings, selection: Selection, *, dry_run: bool) ->
     able = [letter for letter in letters if letter.hindrance is None]
     for letter in letters:
         if letter.hindrance is not None:
-            err.print(f"[yellow]left out[/] {_place(letter)}: {letter.hindrance}")
+            err.print(Text(f"left out {_place(letter)}: {letter.hindrance}"))
     if dry_run:
         out.print(_table(able))
         return 0

@@ -19,6 +19,7 @@ from ragstream.cli.console import err, out
 from ragstream.cli.exits import FAILED, NO_ANSWER
 from ragstream.connection import kafka_connection
 from ragstream.delivery.deadletter import DEAD_LETTER_PREFIX
+from ragstream.domain.errors import PermanentError
 from ragstream.domain.events import DocumentEvent
 from ragstream.domain.records import InboundRecord, OutboundRecord
 from ragstream.domain.topics import Topics
@@ -90,8 +91,9 @@ async def ingest_paths(
                 while batch := list(islice(found, BATCH)):
                     documents = [item for item in batch if isinstance(item, DocumentEvent)]
                     unreadable += _print_unreadable(batch)
-                    await bus.publish([_record(document, topics) for document in documents])
-                    published += len(documents)
+                    refused = await _publish(bus, documents, topics)
+                    unreadable += refused
+                    published += len(documents) - refused
                     progress.update(reading, completed=published)
                 progress.update(reading, total=published)
                 done = not wait or await _indexed(
@@ -107,10 +109,27 @@ async def ingest_paths(
         err.print("[red]no documents found[/]")
         return FAILED
     verb = "indexed" if wait and done else "published"
-    out.print(f"{published - report.count} documents {verb}")
+    count = published - report.count
+    out.print(f"{count} {'document' if count == 1 else 'documents'} {verb}")
     if not done:
         return NO_ANSWER
     return FAILED if unreadable or report.count else 0
+
+
+async def _publish(bus: KafkaBus, documents: list[DocumentEvent], topics: Topics) -> int:
+    """Publish them all; how many were refused, which is told."""
+    try:
+        await bus.publish([_record(document, topics) for document in documents])
+        return 0
+    except PermanentError:
+        refused = 0  # one or some of them: repeats of the others change nothing
+    for document in documents:
+        try:
+            await bus.publish([_record(document, topics)])
+        except PermanentError as error:
+            refused += 1
+            err.print(f"[red]skipped[/] {escape(document.document_id)}: {escape(str(error))}")
+    return refused
 
 
 async def _indexed(

@@ -25,6 +25,8 @@ _RELATIVE = re.compile(
     r"\b(?:now|today|tonight|yesterday|tomorrow|recent(?:ly)?|latest|newest|current(?:ly)?|"
     r"ago|so far|up[ -]to[ -]date|(?:this |(?:last|next|past|previous) (?:\S+ ){0,2})"
     r"(?:hour|day|week|weekend|month|quarter|year|morning|evening|night)s?)\b"
+    "|今天|今日|今晚|昨天|昨日|明天|明日|最近|最新|近期|现在|現在|目前|当前|當前|刚刚|剛剛"
+    "|[本这這上下]个?個?(?:周|週|星期|月|季度|年)|今年|去年|明年|今月|先月|来月|오늘|어제|내일|최근|지금"
 )
 
 

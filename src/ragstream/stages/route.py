@@ -12,7 +12,12 @@ from typing import TypeVar
 
 import orjson
 
-from ragstream.domain.errors import DependencyUnavailable, InvalidEvent, TransientError
+from ragstream.domain.errors import (
+    DependencyUnavailable,
+    InvalidEvent,
+    PermanentError,
+    TransientError,
+)
 from ragstream.domain.events import (
     Answer,
     CacheHit,
@@ -280,7 +285,7 @@ class Route:
                 by_llm = await self._llm.classify(
                     query.text, self._descriptions, timeout=self._intent_timeout
                 )
-            except TransientError as error:
+            except (TransientError, PermanentError) as error:
                 # Rules or the default do as well: a query is not held up for its route.
                 log.warning("intent by rules: %s", error)
             else:

@@ -133,6 +133,9 @@ def test_a_question_about_now_is_another_one_every_day() -> None:
         "Articles of the past few weeks",
         "What was fixed in the past couple of months?",
         "Is the documentation up-to-date?",
+        "苹果股票最近怎么样？",
+        "本周发生了什么？",
+        "今月のニュース",
     ],
 )
 def test_questions_about_now(text: str) -> None:
@@ -148,6 +151,10 @@ def test_questions_about_now(text: str) -> None:
         "At last, how many hours are there in a day?",
         "What does retention.hours do?",
         "last_week is a variable",
+        "日前",
+        "明文传输是什么？",
+        "上海有什么？",
+        "前端是什么？",
     ],
 )
 def test_questions_that_time_does_not_change(text: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ragstream.adapters.memory_state import MemoryAnswerCache, MemoryHistory
 from ragstream.adapters.rules import RuleClassifier
-from ragstream.domain.errors import TransientError
+from ragstream.domain.errors import PermanentError, TransientError
 from ragstream.domain.events import Answer, CacheHit, Job, Routed, Usage
 from ragstream.domain.ports import RouteDescription
 from ragstream.retrieval.versions import KAFKA
@@ -113,6 +113,7 @@ async def test_query_then_rules_then_default_decide(
         ("ACCOUNT", "ACCOUNT", "llm"),
         (None, "NEWS", "rules"),
         (TransientError("busy"), "NEWS", "rules"),
+        (PermanentError("refused"), "NEWS", "rules"),
     ],
 )
 async def test_a_model_decides_and_rules_stand_in_for_it(
