@@ -182,7 +182,7 @@ def decode(
     if not value:
         raise InvalidEvent("the value is empty", field="value")
     if lenient:
-        _check_size(value, record.headers)
+        _check_limits(value, record.headers)
     # Any of them says that this is meant to be a CloudEvent, so that the others are missed.
     attributes: dict[str, Any] = {
         name[3:]: _header_text(name, raw) for name, raw in record.headers if name.startswith("ce_")
@@ -248,12 +248,14 @@ def _parse_fast(value: bytes) -> Any:
         raise InvalidEvent(f"not JSON: {error}", field="value") from None
 
 
-def _check_size(value: bytes, headers: Headers) -> None:
+def _check_limits(value: bytes, headers: Headers) -> None:
     if len(value) > LARGEST_VALUE:
         raise InvalidEvent(f"has {len(value)} bytes, more than {LARGEST_VALUE}", field="value")
     size = sum(len(name) + len(content or b"") for name, content in headers)
     if size > LARGEST_HEADERS:  # they travel on with every hop
         raise InvalidEvent(f"have {size} bytes, more than {LARGEST_HEADERS}", field="headers")
+    if any("\x00" in name for name, _ in headers):  # the ledger could not keep it
+        raise InvalidEvent("a name holds a NUL character", field="headers")
 
 
 def _is_json(media_type: str) -> bool:

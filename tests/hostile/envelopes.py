@@ -126,6 +126,7 @@ ENVELOPES: tuple[Case, ...] = (
         headers=(("", b"anonymous"),), carried=(("", b"anonymous"),)),
     asked("odd-header-names", "accepted", cache="bypass").also(
         headers=(("x\r\ny: 1", b""), ("\u202e", b""), ("CE_ID", b"")), carried=(("CE_ID", b""),)),
+    asked("nul-in-header-name", "dlt+rejection", "headers", "NUL").also(headers=(("a\0", b""),)),
     asked("many-headers", "accepted").also(headers=(("x", b"1"),) * 2000),
     asked("large-headers", "dlt+rejection", "headers", "more than 65536").also(
         headers=(("x-large", b"x" * 500_000),)),

@@ -17,6 +17,7 @@ from tests.hostile.case import QUESTION
 from tests.hostile.corpus import CASES, REPLY_PREFIX, Place, Seen, check, count, told, topic_of
 from tests.hostile.corpus import value_of as value
 from tests.support.deployment import Deployment, deployed
+from tests.support.oddnames import OddName, builder
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
@@ -96,6 +97,17 @@ async def test_the_broker_refuses_what_is_larger_than_the_topic_takes(
     await reckless.send_and_wait(site.topics.queries, noise)
     with pytest.raises(MessageSizeTooLargeError):
         await reckless.send_and_wait(site.topics.queries, os.urandom(MEBIBYTE + 1))
+
+
+async def test_header_names_that_are_no_utf_8(site: Deployment, reckless: AIOKafkaProducer) -> None:
+    batch = reckless.create_batch()
+    batch._builder = builder()
+    name, value = OddName(b"\xff-name"), b'{"query_id": "odd-name", "text": "?!"}'
+    batch.append(key=b"k", value=value, timestamp=None, headers=[(name, b"x")])
+    await (await reckless.send_batch(batch, site.topics.queries, partition=0))
+    answer = await site.log.next(site.topics.answers, "odd-name")
+    assert answer.headers[-1] == (r"\xff-name", b"x")
+    await site.caught_up()
 
 
 async def test_what_was_small_only_while_compressed(

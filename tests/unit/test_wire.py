@@ -195,7 +195,9 @@ def test_any_headers_are_accepted_or_refused(headers: Headers) -> None:
         assert list(envelope.carried) == own
 
 
-def test_headers_that_are_too_many_are_refused() -> None:
+def test_headers_that_cannot_travel_on_are_refused() -> None:
+    with pytest.raises(InvalidEvent, match="headers: a name holds a NUL"):
+        decode(inbound(PLAIN, (("a\0", b""),)), Query, lenient=True)
     with pytest.raises(InvalidEvent, match="headers: have 70001 bytes, more than 65536"):
         decode(inbound(PLAIN, (("x", b"y" * 70_000),)), Query, lenient=True)
 

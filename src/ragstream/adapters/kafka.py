@@ -22,6 +22,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from ragstream.adapters import kafka_records
 from ragstream.domain.errors import ConfigurationError, DependencyUnavailable, PermanentError
 from ragstream.domain.events import AnswerDelta, Query
 from ragstream.domain.records import InboundRecord, OutboundRecord
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+kafka_records.install()
 
 _REFUSED = (MessageSizeTooLargeError, RecordTooLargeError, TopicAuthorizationFailedError)
 
