@@ -178,10 +178,13 @@ async def _cancelling(bus: Bus, pipeline: Pipeline) -> AsyncIterator[None]:
                 except InvalidEvent as error:
                     log.warning("unreadable control record at %d: %s", record.offset, error)
                     continue
+                except Exception:  # a defect of ours: later requests must be heard all the same
+                    log.exception("can't read the control record at %d", record.offset)
+                    continue
+                pipeline.services.cancellations.cancel(cancel.tenant, cancel.query_id)
                 await pipeline.adapters.cancel_marks.mark(
                     cancel.tenant, cancel.query_id, ttl=CANCEL_TTL
                 )
-                pipeline.services.cancellations.cancel(cancel.tenant, cancel.query_id)
 
         async with background(follow()):
             yield
