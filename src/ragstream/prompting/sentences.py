@@ -1,7 +1,8 @@
 """Splitting text into sentences.
 
-Prose may be wrapped at any column. Blank lines, list items, table rows, code and lines such as
-``Default: 1`` stand for themselves.
+Prose may be wrapped at any column. Blank lines, list items, table rows and lines such as
+``Default: 1`` stand for themselves. Code, and the heads of tables, say nothing by themselves and
+are left out.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections.abc import Iterator
 
 __all__ = ["is_value_line", "sentences"]
 
-_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_FENCE = re.compile(r"^[^\S\n]*(?:```|~~~)", re.MULTILINE)
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)]|\|)\s+")
+#: The line below the head of a Markdown table.
+_RULE = re.compile(r"^\s*\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?$")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
 # A short label and its value: "Default: 1", "Valid values: [0,...]".
 _VALUE = re.compile(r"^\s*(?P<label>[A-Z][\w ()/-]{0,30}):[ \t]+(?P<value>\S.{0,400})$")
@@ -40,41 +43,34 @@ def is_value_line(sentence: str) -> re.Match[str] | None:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences, in order, trimmed; code blocks are one each."""
-    found: list[str] = []
-    for stretch, is_code in _stretches(text):
-        if is_code:
-            found.append(stretch)
-        else:
-            found += (part for part in _prose(stretch) if part)
-    return found
+    """The sentences, in order, trimmed."""
+    return [part for stretch in _stretches(text) for part in _prose(stretch) if part]
 
 
-def _stretches(text: str) -> Iterator[tuple[str, bool]]:
-    """Paragraphs, items and lines that stand for themselves, unwrapped; and code."""
+def _stretches(text: str) -> Iterator[str]:
+    """Paragraphs, items and lines that stand for themselves, unwrapped."""
     lines: list[str] = []
-    code: list[str] | None = None
+    in_code = False
+    fences = len(_FENCE.findall(text))
     for line in text.splitlines():
         if _FENCE.match(line):
-            if code is None:
-                yield " ".join(lines), False
-                lines, code = [], []
-            else:
-                yield "\n".join(code), True
-                code = None
-        elif code is not None:
-            code.append(line)
+            fences -= 1
+            in_code = not in_code and fences > 0  # one that never ends begins no block
+            yield " ".join(lines)
+            lines = []
+        elif in_code:
+            continue
+        elif _RULE.match(line):
+            lines = []  # the line above was the head of a table
         elif not line.strip() or _HEADING.match(line):
-            yield " ".join(lines), False
+            yield " ".join(lines)
             lines = []
         elif _ITEM.match(line) or _VALUE.match(line) or _is_complete(lines, line):
-            yield " ".join(lines), False
+            yield " ".join(lines)
             lines = [line.strip()]
         else:
             lines.append(line.strip())
-    yield " ".join(lines), False
-    if code:
-        yield "\n".join(code), True
+    yield " ".join(lines)
 
 
 def _is_complete(lines: list[str], following: str) -> bool:
