@@ -6,6 +6,8 @@ import logging
 
 from rich.console import Console
 
+from ragstream.cli.repeats import Repeats
+
 __all__ = ["err", "out", "setup_logging"]
 
 out = Console(highlight=False, soft_wrap=True)
@@ -32,5 +34,7 @@ def setup_logging(*, verbose: bool = False, level: int = logging.WARNING) -> Non
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         force=True,
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Repeats("aiokafka", "faust", "mode"))
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -36,7 +36,6 @@ __all__ = [
     "ChatMessage",
     "Clock",
     "CollectionSpec",
-    "ComponentHealth",
     "CorpusGenerations",
     "DeltaSink",
     "DenseEncoder",
@@ -362,13 +361,3 @@ class History(Protocol):
         ...
 
     async def is_terminal(self, tenant: str, query_id: str) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class ComponentHealth:
-    """One line of ``ragstream doctor``."""
-
-    component: str
-    ok: bool
-    detail: str
-    facts: Mapping[str, str] = field(default_factory=dict)
