@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -197,12 +198,22 @@ class _StageApp(faust.App):
         app.unit = unit
         app.drain_timeout = drain
         app.dispatcher = Dispatcher(
-            unit.handler, window=unit.window, flow=_ConsumerFlow(app), on_fault=on_fault
+            unit.handler,
+            window=unit.window,
+            flow=_ConsumerFlow(app),
+            on_fault=on_fault,
+            certain=app.is_member,
         )
         app.finalize()
         app.transport = _Transport(app.conf.broker_consumer, app)
         app.topics.add(_DispatchTopic(app, topics=[unit.topic]))
         return app
+
+    def is_member(self) -> bool:
+        """Whether the group can't have given our partitions to others: it has heard of us within
+        the session timeout."""
+        age = time.monotonic() - self.consumer._thread.heard_at
+        return bool(age < self.conf.broker_session_timeout)
 
     async def commit(self) -> None:
         """Commit what may be committed; what fails is committed next time."""
@@ -218,7 +229,9 @@ class _StageApp(faust.App):
     async def leave(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Drain partitions (all by default), commit, and let go of them."""
         names = list(self.dispatcher.assigned() if partitions is None else partitions)
-        await self.dispatcher.drain(names, timeout=self.drain_timeout)
+        # What may be somebody else's already is not worked on any more.
+        timeout = self.drain_timeout if self.is_member() else 0.0
+        await self.dispatcher.drain(names, timeout=timeout)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(3):
                 await self.commit()
@@ -286,6 +299,22 @@ class _ConsumerFlow:
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
     logger = _FAUST_LOG
+    #: When the last heartbeat that the group took was sent, or we joined; by the monotonic clock.
+    heard_at = 0.0
+
+    async def on_start(self) -> None:
+        await super().on_start()
+        coordinator = self._ensure_consumer()._coordinator
+        heartbeat = coordinator._do_heartbeat
+
+        async def noted() -> bool:
+            sent = time.monotonic()
+            taken = bool(await heartbeat())
+            if taken:
+                self.heard_at = sent
+            return taken
+
+        coordinator._do_heartbeat = noted
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
@@ -334,6 +363,7 @@ class _Consumer(driver.Consumer):
         await super().on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        self._thread.heard_at = time.monotonic()
         self.app.dispatcher.assign(TopicPartition(tp.topic, tp.partition) for tp in assigned)
         await super().on_partitions_assigned(assigned, generation_id)
 

@@ -30,6 +30,9 @@ __all__ = ["Dispatcher", "FlowControl", "Handler", "Lease", "Window"]
 
 log = logging.getLogger(__name__)
 
+#: Seconds between two looks whether a lease in doubt is certain again.
+_DOUBT_INTERVAL = 0.05
+
 
 class FlowControl(Protocol):
     """How the dispatcher slows its source down."""
@@ -50,18 +53,32 @@ class Window:
 
 
 class Lease:
-    """The right to publish for a partition during one assignment of it."""
+    """The right to publish for a partition during one assignment of it.
 
-    __slots__ = ("_partition", "held")
+    ``certain``: whether the assignment is known to last. A process that was suspended may have
+    lost its partitions long before it is told.
+    """
 
-    def __init__(self, partition: TopicPartition) -> None:
+    __slots__ = ("_certain", "_partition", "held")
+
+    def __init__(
+        self, partition: TopicPartition, certain: Callable[[], bool] = lambda: True
+    ) -> None:
         self._partition = partition
+        self._certain = certain
         self.held = True
 
     def check(self) -> None:
-        """Call immediately before each publish. Raises ``LeaseRevoked``."""
+        """Raises ``LeaseRevoked``."""
         if not self.held:
             raise LeaseRevoked(f"{self._partition.topic}[{self._partition.partition}] moved away")
+
+    async def confirmed(self) -> None:
+        """Await immediately before each publish: returns once the lease is certain. Raises
+        ``LeaseRevoked``."""
+        while self.held and not self._certain():  # noqa: ASYNC110 - told by another thread
+            await asyncio.sleep(_DOUBT_INTERVAL)
+        self.check()
 
 
 Handler = Callable[[InboundRecord, Lease], Awaitable[None]]
@@ -70,8 +87,8 @@ Handler = Callable[[InboundRecord, Lease], Awaitable[None]]
 class _Partition:
     """State of one partition during one assignment."""
 
-    def __init__(self, partition: TopicPartition) -> None:
-        self.lease = Lease(partition)
+    def __init__(self, partition: TopicPartition, certain: Callable[[], bool]) -> None:
+        self.lease = Lease(partition, certain)
         self.tracker = OffsetTracker()
         self.lanes: dict[bytes, deque[tuple[InboundRecord, Delivered]]] = {}
         self.running: set[asyncio.Task[None]] = set()
@@ -83,7 +100,8 @@ class _Partition:
 
 class Dispatcher:
     """See the module. ``on_fault`` is called with what a handler raised unexpectedly: its record
-    can't be acknowledged, so whoever owns the dispatcher has to start the stage anew."""
+    can't be acknowledged, so whoever owns the dispatcher has to start the stage anew.
+    ``certain``: whether what is assigned is known to be ours still."""
 
     def __init__(
         self,
@@ -92,8 +110,10 @@ class Dispatcher:
         window: Window | None = None,
         flow: FlowControl,
         on_fault: Callable[[BaseException], None],
+        certain: Callable[[], bool] = lambda: True,
     ) -> None:
         self._handler = handler
+        self._certain = certain
         self._window = window or Window()
         self._flow = flow
         self._on_fault = on_fault
@@ -129,7 +149,7 @@ class Dispatcher:
         for name in partitions:
             if (former := self._partitions.get(name)) is not None:
                 self._abandon(former)
-            self._partitions[name] = _Partition(name)
+            self._partitions[name] = _Partition(name, self._certain)
 
     def assigned(self) -> frozenset[TopicPartition]:
         return frozenset(self._partitions)

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds after which something is tried again whatever the other side asked for.
 LONGEST_WAIT = 60.0
+#: Seconds after which a gate that nobody comes to, though a probe is due, counts as open.
+FORGOTTEN = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +51,34 @@ class Gate:
     """
 
     def __init__(self, backoff: Backoff) -> None:
-        self.reason: str | None = None
+        self._why: str | None = None
         self._backoff = backoff
         self._failures = 0
+        self._waiting = 0
         self._probing = False
         self._next_probe = 0.0
         self._changed = asyncio.Event()
 
     @property
     def open(self) -> bool:
-        return self.reason is None
+        return self._why is None
+
+    @property
+    def reason(self) -> str | None:
+        """Why records wait, or None. Without records there are no probes, so that what was known
+        of the dependency grows old: the next record will tell."""
+        idle = asyncio.get_running_loop().time() - self._next_probe
+        return self._why if self._waiting or idle < FORGOTTEN else None
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
         """Enter when the gate is open, or as its one probe. What the body raises decides."""
-        probing = await self._enter()
+        self._waiting += 1
+        try:
+            probing = await self._enter()
+        except BaseException:
+            self._waiting -= 1
+            raise
         try:
             yield
         except DependencyUnavailable as error:
@@ -74,9 +89,10 @@ class Gate:
             # A call that was under way when the gate closed proves nothing about now.
             if probing:
                 log.info("going on: the dependency answers again")
-                self.reason = None
+                self._why = None
                 self._failures = 0
         finally:
+            self._waiting -= 1
             if probing:
                 self._probing = False
                 self._changed.set()
@@ -97,7 +113,7 @@ class Gate:
     def _close(self, error: DependencyUnavailable) -> None:
         if self.open:
             log.warning("pausing: %s", error)
-        self.reason = str(error)
+        self._why = str(error)
         delay = self._backoff.delay(self._failures, error.retry_after)
         self._failures += 1
         self._next_probe = asyncio.get_running_loop().time() + delay
@@ -136,7 +152,7 @@ async def patiently(
         try:
             # In this order: what waits for a slot has not passed the gate yet.
             async with slots or nullcontext(), gate.passage():
-                lease.check()
+                await lease.confirmed()
                 return await call()
         except DependencyUnavailable:
             continue  # the gate knows when to try again

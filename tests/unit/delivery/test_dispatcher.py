@@ -334,3 +334,17 @@ def test_a_lease_that_was_revoked_refuses() -> None:
     lease.held = False
     with pytest.raises(LeaseRevoked, match=r"t\[0\]"):
         lease.check()
+
+
+async def test_a_lease_in_doubt_waits_until_it_is_certain_or_revoked() -> None:
+    """As after a suspension: the partition may be somebody else's, and nobody has said so yet."""
+    certain = False
+    kept, lost = Lease(P0, lambda: certain), Lease(P1, lambda: certain)
+    waiting = [asyncio.create_task(lease.confirmed()) for lease in (kept, lost)]
+    await asyncio.sleep(0.01)
+    assert not any(task.done() for task in waiting)
+    lost.held = False
+    certain = True
+    await waiting[0]
+    with pytest.raises(LeaseRevoked):
+        await waiting[1]

@@ -98,3 +98,38 @@ async def test_a_waiter_at_the_gate_can_give_up() -> None:
             async with gate.passage():
                 pytest.fail("the gate let a call through")
     assert not gate.open
+
+
+async def test_an_outage_is_forgotten_when_no_record_waits_for_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ragstream.delivery.retry.FORGOTTEN", 0.05)
+    gate = Gate(QUICK)
+
+    async def call() -> None:
+        raise DependencyUnavailable("qdrant", "refused")
+
+    waiting = asyncio.create_task(patiently(call, lease=lease(), backoff=QUICK, gate=gate))
+    await asyncio.sleep(0.2)
+    assert gate.reason == "qdrant: refused"
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert not gate.open
+    await asyncio.sleep(0.2)
+    assert gate.reason is None
+
+
+async def test_nothing_is_called_while_the_lease_is_in_doubt() -> None:
+    certain, calls = False, 0
+
+    async def call() -> None:
+        nonlocal calls
+        calls += 1
+
+    doubtful = Lease(TopicPartition("t", 0), lambda: certain)
+    task = asyncio.create_task(patiently(call, lease=doubtful, backoff=QUICK, gate=Gate(QUICK)))
+    await asyncio.sleep(0.01)
+    assert calls == 0
+    certain = True
+    await task
+    assert calls == 1
