@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ import typer
 from rich.table import Table
 
 from ragstream.adapters.kafka import KafkaBus
+from ragstream.cli import interrupt
 from ragstream.cli.ask import print_citations, print_timings
 from ragstream.cli.console import out
 from ragstream.cli.exits import FAILED
@@ -21,6 +21,8 @@ from ragstream.cli.ingest import ingest_paths
 from ragstream.cli.topics import apply_topics
 from ragstream.client import Client
 from ragstream.connection import kafka_connection
+from ragstream.devstack import process
+from ragstream.devstack.process import Server
 from ragstream.devstack.stack import Stack
 from ragstream.devstack.state import Endpoints
 from ragstream.domain.errors import ConfigurationError, DependencyUnavailable
@@ -54,7 +56,7 @@ def demo(
         raise ConfigurationError(
             "there is no README.md and no docs/ here: name files with --corpus"
         )
-    raise typer.Exit(asyncio.run(_demo(question, paths, state)))
+    raise typer.Exit(interrupt.run(_demo(question, paths, state)))
 
 
 async def _demo(question: str, paths: list[Path], state: Path) -> int:
@@ -66,7 +68,7 @@ async def _demo(question: str, paths: list[Path], state: Path) -> int:
         environment = endpoints.environment()
         settings = _settings(endpoints)
         await apply_topics(settings, quiet=True)
-        async with _worker(state, environment):
+        async with _worker(stack.state / "logs" / "worker.log", environment):
             code = await ingest_paths(settings, paths, {"kind": "docs"}, {})
             if code:
                 return code
@@ -112,25 +114,22 @@ async def _demo_in_process(question: str, paths: list[Path], endpoints: Endpoint
 
 
 @asynccontextmanager
-async def _worker(state: Path, environment: dict[str, str]) -> AsyncIterator[None]:
+async def _worker(log: Path, environment: dict[str, str]) -> AsyncIterator[None]:
     """A worker process for as long as the context lasts; ready on entry."""
     _say("worker: starting all stages")
-    log = state / "logs" / "worker.log"
-    with log.open("wb") as output:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "ragstream", "worker"),
-            env={**os.environ, **environment, "RAGSTREAM_WORKER__HEALTH_PORT": "0"},
-            stdout=output,
-            stderr=output,
-        )
-        try:
-            await _until_ready(process, log)
-            _say("worker: ready")
-            yield
-        finally:
-            if process.returncode is None:
-                process.terminate()
-                await process.wait()
+    server = await process.spawn(
+        "worker",
+        [sys.executable, "-m", "ragstream", "worker"],
+        log=log,
+        environment={**environment, "RAGSTREAM_WORKER__HEALTH_PORT": "0"},
+        folder=Path.cwd(),
+    )
+    try:
+        await _until_ready(server)
+        _say("worker: ready")
+        yield
+    finally:
+        await server.stop()
 
 
 def _settings(endpoints: Endpoints) -> Settings:
@@ -144,15 +143,15 @@ def _settings(endpoints: Endpoints) -> Settings:
     )
 
 
-async def _until_ready(process: asyncio.subprocess.Process, log: Path) -> None:
+async def _until_ready(server: Server) -> None:
     for _ in range(600):
-        text = await asyncio.to_thread(log.read_text, errors="replace")
+        text = await asyncio.to_thread(server.log.read_text, errors="replace")
         if "ready: " in text:
             return
-        if process.returncode is not None:
-            raise DependencyUnavailable("worker", f"ended at once:\n{text[-2000:]}")
+        if server.process.returncode is not None:
+            raise server.died()
         await asyncio.sleep(0.1)
-    raise DependencyUnavailable("worker", f"not ready after a minute, see {log}")
+    raise DependencyUnavailable("worker", f"not ready after a minute (log: {server.log})")
 
 
 def _show(title: str, answer: Answer) -> None:

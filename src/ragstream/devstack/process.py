@@ -95,9 +95,11 @@ async def spawn(
     stop_signal: signal.Signals = signal.SIGTERM,
     user: User | None = None,
     environment: Mapping[str, str] | None = None,
+    folder: Path = Path("/"),
     watch: bool = not sys.platform.startswith("linux"),
 ) -> Server:
-    """Start ``command`` in a session of its own, under a guard, with its output in ``log``.
+    """Start ``command`` in a session of its own, under a guard, with its output in ``log``;
+    ``folder`` is where it works.
 
     The calling thread must live as long as the server (see ``guard``).
     """
@@ -110,7 +112,7 @@ async def spawn(
             stdin=asyncio.subprocess.PIPE if watch else asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",
+            cwd=folder,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
