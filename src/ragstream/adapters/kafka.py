@@ -15,6 +15,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
+    ConsumerStoppedError,
     KafkaError,
     MessageSizeTooLargeError,
     RecordTooLargeError,
@@ -171,6 +172,9 @@ class KafkaPublisher:
                 except (KafkaError, TimeoutError, OSError) as error:
                     await self._discard(producer)
                     raise DependencyUnavailable("kafka", _describe(error)) from error
+                except BaseException:  # cancelled
+                    await self._discard(producer)
+                    raise
                 self._producer = producer
             return self._producer
 
@@ -235,16 +239,15 @@ class KafkaBus:
             fetch_max_wait_ms=250,
         )
         try:
-            await consumer.start()
-            partitions = await partitions_of(consumer, topics)
-            consumer.assign(partitions)
-            await consumer.seek_to_end(*partitions)
-            for partition in partitions:  # fixes "now"
-                await consumer.position(partition)
-        except (KafkaError, OSError) as error:
-            await consumer.stop()
-            raise DependencyUnavailable("kafka", _describe(error)) from error
-        try:
+            try:
+                await consumer.start()
+                partitions = await partitions_of(consumer, topics)
+                consumer.assign(partitions)
+                await consumer.seek_to_end(*partitions)
+                for partition in partitions:  # fixes "now"
+                    await consumer.position(partition)
+            except (KafkaError, OSError) as error:
+                raise DependencyUnavailable("kafka", _describe(error)) from error
             yield _records(consumer)
         finally:
             await consumer.stop()
@@ -265,7 +268,10 @@ async def partitions_of(consumer: AIOKafkaConsumer, topics: Sequence[str]) -> li
 
 async def _records(consumer: AIOKafkaConsumer) -> AsyncIterator[InboundRecord]:
     while True:
-        batches = await consumer.getmany(timeout_ms=1000)
+        try:
+            batches = await consumer.getmany(timeout_ms=1000)
+        except ConsumerStoppedError:  # by us: whoever follows it comes to the end
+            return
         for messages in batches.values():
             for message in messages:
                 yield inbound(message)

@@ -27,7 +27,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 
 from ragstream.adapters.kafka import KafkaConnection
 from ragstream.domain.declarations import TopicDeclaration
-from ragstream.domain.errors import ConfigurationError, DependencyUnavailable, RagstreamError
+from ragstream.domain.errors import ConfigurationError, DependencyUnavailable
 
 __all__ = ["Applied", "GroupStart", "TopicAdmin"]
 
@@ -78,7 +78,7 @@ class TopicAdmin:
         try:
             async with _translated():
                 await self._client.start()
-        except RagstreamError:
+        except BaseException:
             await self._client.close()
             raise
         return self

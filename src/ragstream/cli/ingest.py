@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.cli.console import err, out
 from ragstream.cli.exits import FAILED, NO_ANSWER
 from ragstream.connection import kafka_connection
+from ragstream.delivery.background import background
 from ragstream.delivery.deadletter import DEAD_LETTER_PREFIX
 from ragstream.domain.errors import PermanentError
 from ragstream.domain.events import DocumentEvent
@@ -78,13 +78,13 @@ async def ingest_paths(
     topics = Topics(settings.kafka.prefix)
     bus = KafkaBus(connection)
     found = (item for path in paths for item in read_documents(path, base=base, metadata=metadata))
+    report = _Failures()
     try:
         async with (
             TopicAdmin(connection) as admin,
             bus.tail([topics.dlt(topics.documents)]) as failures,
+            background(report.follow(failures)),
         ):
-            report = _Failures()
-            watching = asyncio.create_task(report.follow(failures))
             with _progress() as progress:
                 reading = progress.add_task("reading", total=None)
                 published, unreadable = 0, 0
@@ -100,9 +100,6 @@ async def ingest_paths(
                     admin, topics, published, progress, patience=patience
                 )
             await asyncio.sleep(0.3)  # failures of the last documents may still be on their way
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
     finally:
         await bus.aclose()
     if not published and not unreadable:
