@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import UTC, datetime
 
 import orjson
@@ -12,7 +13,15 @@ from ragstream.domain.errors import InvalidEvent
 from ragstream.domain.events import Cancel, DocumentEvent, Event, Query
 from ragstream.domain.records import Headers, InboundRecord, OutboundRecord
 from ragstream.strictjson import parse_json
-from ragstream.wire import decode, encode, fingerprint, readable_fields, record_key, type_name
+from ragstream.wire import (
+    decode,
+    encode,
+    event_id,
+    fingerprint,
+    readable_fields,
+    record_key,
+    type_name,
+)
 
 TIME = datetime(2026, 1, 10, 12, 0, 0, 123456, tzinfo=UTC)
 PLAIN = orjson.dumps({"query_id": "q", "text": "What?"})
@@ -271,6 +280,13 @@ def test_strict_parsing_agrees_with_a_lenient_parser(body: dict[str, object]) ->
 def test_the_key_keeps_tenants_apart() -> None:
     assert record_key("a", "bc") != record_key("ab", "c")
     assert record_key("a", "b") == record_key("a", "b")
+
+
+@given(st.lists(st.text() | st.integers()))
+def test_event_ids_are_uuids_of_version_5(parts: list[str | int]) -> None:
+    namespace = uuid.UUID("6f1c2f0e-6a0b-5f0e-9c59-0a2f5d6f9b11")
+    expected = uuid.uuid5(namespace, "\x1f".join(map(str, parts)))
+    assert event_id(*parts) == str(expected)
 
 
 def test_the_fingerprint_ignores_the_deadline_only() -> None:
