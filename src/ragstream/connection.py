@@ -4,22 +4,35 @@ commands which only talk to Kafka start quickly."""
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from ragstream.adapters import postgres
 from ragstream.adapters.kafka import KafkaConnection
 from ragstream.domain.errors import ConfigurationError
 from ragstream.settings import Settings
 
-__all__ = ["kafka_connection", "open_database"]
+__all__ = ["hint", "kafka_connection", "open_database"]
+
+DEVELOPMENT = Path(".ragstream/dev.env")
+
+
+def hint() -> str:
+    """What to look at when a component of the stack is away: whether there is one here."""
+    if DEVELOPMENT.exists():
+        return "is `ragstream dev` running?"
+    return f"there is no {DEVELOPMENT} in this folder, which `ragstream dev` writes"
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection:
     """How to reach the cluster. Raises ``ConfigurationError`` where no address is set."""
     kafka = settings.kafka
     if kafka.bootstrap_servers is None:
-        raise ConfigurationError(
-            "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS is not set: start `ragstream dev`, or set it"
+        why = (
+            f"and {DEVELOPMENT} names no Kafka: `ragstream dev` found no Java and no Docker for one"
+            if DEVELOPMENT.exists()
+            else f"and there is no {DEVELOPMENT} in this folder: start `ragstream dev` here"
         )
+        raise ConfigurationError(f"RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS is not set, {why}, or set it")
     password = kafka.sasl_password
     return KafkaConnection(
         kafka.bootstrap_servers,

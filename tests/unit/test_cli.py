@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -124,7 +125,42 @@ def test_without_an_address_of_kafka_it_says_which_setting(
     run: Run, capsys: pytest.CaptureFixture[str], arguments: str
 ) -> None:
     assert run(*arguments.split()) == 2
-    assert "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS is not set" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS is not set, and there is no .ragstream/dev.env" in said
+    )
+
+
+@pytest.mark.parametrize("stack", [False, True], ids=["no stack", "a stack"])
+@pytest.mark.parametrize("arguments", ["ask What?", "ingest a.md", "topics apply", "dlt list"])
+def test_a_kafka_that_is_not_there_is_one_line(
+    run: Run,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    stack: bool,
+) -> None:
+    with socket.socket() as closed:  # bound and not listening: nobody else takes it meanwhile
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setenv("RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS", address)
+        if stack:
+            Path(".ragstream").mkdir()
+            Path(".ragstream/dev.env").touch()
+        assert run(*arguments.split()) == 3
+    why = (
+        "is `ragstream dev` running?" if stack else "there is no .ragstream/dev.env in this folder"
+    )
+    said = f"kafka: can't reach {address} (RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS); {why}"
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(said)
+
+
+def test_a_stack_without_kafka_is_told(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(".ragstream").mkdir()
+    Path(".ragstream/dev.env").touch()
+    assert run("topics", "check") == 2
+    assert ".ragstream/dev.env names no Kafka" in capsys.readouterr().err
 
 
 def test_wrong_settings_are_told_whatever_they_say(

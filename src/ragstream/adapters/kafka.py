@@ -16,6 +16,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     ConsumerStoppedError,
+    KafkaConnectionError,
     KafkaError,
     MessageSizeTooLargeError,
     RecordTooLargeError,
@@ -36,6 +37,7 @@ __all__ = [
     "KafkaPublisher",
     "inbound",
     "partitions_of",
+    "unavailable",
 ]
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,15 @@ class KafkaConnection:
         if not self.security_protocol.endswith("SSL"):
             return None
         return ssl.create_default_context(cafile=self.ssl_cafile)
+
+
+def unavailable(connection: KafkaConnection, error: BaseException) -> DependencyUnavailable:
+    """A client's error as ours. One that found no broker at all names the addresses as they were
+    given."""
+    reason = _describe(error)
+    if isinstance(error, KafkaConnectionError) and "Unable to bootstrap" in reason:
+        reason = f"can't reach {connection.bootstrap_servers}"
+    return DependencyUnavailable("kafka", reason)
 
 
 class KafkaPublisher:
@@ -144,7 +155,7 @@ class KafkaPublisher:
             ) from error
         except KafkaError as error:
             self._replace(producer)
-            raise DependencyUnavailable("kafka", _describe(error)) from error
+            raise unavailable(self._connection, error) from error
 
     async def send_soon(self, record: OutboundRecord) -> None:
         """Hand a record to the producer without waiting for its confirmation."""
@@ -171,7 +182,7 @@ class KafkaPublisher:
                         await producer.start()
                 except (KafkaError, TimeoutError, OSError) as error:
                     await self._discard(producer)
-                    raise DependencyUnavailable("kafka", _describe(error)) from error
+                    raise unavailable(self._connection, error) from error
                 except BaseException:  # cancelled
                     await self._discard(producer)
                     raise
@@ -247,7 +258,7 @@ class KafkaBus:
                 for partition in partitions:  # fixes "now"
                     await consumer.position(partition)
             except (KafkaError, OSError) as error:
-                raise DependencyUnavailable("kafka", _describe(error)) from error
+                raise unavailable(self._connection, error) from error
             yield _records(consumer)
         finally:
             await consumer.stop()

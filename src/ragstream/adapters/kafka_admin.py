@@ -25,9 +25,9 @@ from aiokafka.errors import (
 )
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from ragstream.adapters.kafka import KafkaConnection
+from ragstream.adapters.kafka import KafkaConnection, unavailable
 from ragstream.domain.declarations import TopicDeclaration
-from ragstream.domain.errors import ConfigurationError, DependencyUnavailable
+from ragstream.domain.errors import ConfigurationError
 
 __all__ = ["Applied", "GroupStart", "TopicAdmin"]
 
@@ -76,7 +76,7 @@ class TopicAdmin:
 
     async def __aenter__(self) -> Self:
         try:
-            async with _translated():
+            async with self._translated():
                 await self._client.start()
         except BaseException:
             await self._client.close()
@@ -93,7 +93,7 @@ class TopicAdmin:
         """
         existing = set(await self._existing())
         missing = [topic for topic in declared if topic.name not in existing]
-        async with _translated():
+        async with self._translated():
             response = await self._client.create_topics(
                 [
                     NewTopic(
@@ -144,7 +144,7 @@ class TopicAdmin:
             if any(offset is not None for offset in committed.values()):
                 continue
             partitions = [TopicPartition(topic, number) for number in committed]
-            async with self._consumer(group) as consumer, _translated():
+            async with self._consumer(group) as consumer, self._translated():
                 first = await consumer.beginning_offsets(partitions)
                 last = await consumer.end_offsets(partitions)
                 offsets = last if latest else first
@@ -178,7 +178,7 @@ class TopicAdmin:
         all that is there."""
         committed = await self._committed(group, topic)
         partitions = [TopicPartition(topic, number) for number in committed]
-        async with self._consumer(None) as consumer, _translated():
+        async with self._consumer(None) as consumer, self._translated():
             first = await consumer.beginning_offsets(partitions)
             last = await consumer.end_offsets(partitions)
         lag = {}
@@ -191,7 +191,7 @@ class TopicAdmin:
         """Committed offset of each partition of a topic, or None."""
         (described,) = await self._described([topic])
         partitions = [TopicPartition(topic, one["partition"]) for one in described["partitions"]]
-        async with _translated():
+        async with self._translated():
             # A cluster that never had a group makes the topic of offsets now.
             async for attempt in self._retrying(*_COORDINATOR_COMES):
                 with attempt:
@@ -206,7 +206,7 @@ class TopicAdmin:
 
     async def _until_served(self, names: Sequence[str]) -> None:
         """Return when every partition of new topics has a leader that brokers know of."""
-        async with _translated():
+        async with self._translated():
             async for attempt in self._retrying(LeaderNotAvailableError):
                 with attempt:
                     described = {one["topic"]: one for one in await self._client.describe_topics()}
@@ -224,7 +224,7 @@ class TopicAdmin:
         )
 
     async def _existing(self) -> Collection[str]:
-        async with _translated():
+        async with self._translated():
             names: list[str] = await self._client.list_topics()
         return names
 
@@ -234,7 +234,7 @@ class TopicAdmin:
             raise ConfigurationError(
                 f"no such topic: {', '.join(absent)} (create them with `ragstream topics apply`)"
             )
-        async with _translated():
+        async with self._translated():
             found: list[Any] = await self._client.describe_topics(list(names))
         return found
 
@@ -263,7 +263,7 @@ class TopicAdmin:
 
     async def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-        async with _translated():
+        async with self._translated():
             responses = await self._client.describe_configs(resources)
         found: dict[str, dict[str, str]] = {}
         for response in responses:
@@ -279,20 +279,18 @@ class TopicAdmin:
             **self._connection.options(), group_id=group, enable_auto_commit=False
         )
         try:
-            async with _translated():
+            async with self._translated():
                 await consumer.start()
             yield consumer
         finally:
             await consumer.stop()
 
-
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Kafka's errors as ours."""
-    try:
-        yield
-    except _NOT_ALLOWED as error:
-        raise ConfigurationError(f"kafka: not allowed: {error}") from error
-    except (KafkaError, OSError, TimeoutError) as error:
-        reason = str(error) or type(error).__name__
-        raise DependencyUnavailable("kafka", reason) from error
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        """Kafka's errors as ours."""
+        try:
+            yield
+        except _NOT_ALLOWED as error:
+            raise ConfigurationError(f"kafka: not allowed: {error}") from error
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise unavailable(self._connection, error) from error

@@ -8,8 +8,7 @@ from datetime import datetime
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from ragstream.adapters.kafka import KafkaConnection, inbound, partitions_of
-from ragstream.domain.errors import DependencyUnavailable
+from ragstream.adapters.kafka import KafkaConnection, inbound, partitions_of, unavailable
 from ragstream.domain.records import InboundRecord
 
 __all__ = ["read_log", "read_one"]
@@ -51,7 +50,7 @@ async def read_log(
             # By position, not by the last offset seen: transactions leave gaps at the end.
             left = [one for one in left if await consumer.position(one) < end[one]]
     except (KafkaError, OSError) as error:
-        raise DependencyUnavailable("kafka", str(error) or type(error).__name__) from error
+        raise unavailable(connection, error) from error
     finally:
         await consumer.stop()
 
@@ -77,7 +76,7 @@ async def read_one(
         record = inbound(await consumer.getone(place))
         return record if record.offset == offset else None
     except (KafkaError, OSError) as error:
-        raise DependencyUnavailable("kafka", str(error) or type(error).__name__) from error
+        raise unavailable(connection, error) from error
     finally:
         await consumer.stop()
 

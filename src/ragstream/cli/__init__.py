@@ -14,6 +14,8 @@ from rich.markup import escape
 from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, replay, topics, worker
 from ragstream.cli.console import err, setup_logging
 from ragstream.cli.exits import exit_code
+from ragstream.cli.told import told
+from ragstream.domain.errors import DependencyUnavailable
 
 __all__ = ["app", "main"]
 
@@ -57,5 +59,7 @@ def main() -> None:
         if code is None:
             raise
         name = type(error).__name__.removesuffix("Error")
-        err.print(f"[red]{name}:[/] {escape(str(error))}", highlight=False)
+        said = told(error) if isinstance(error, DependencyUnavailable) else f"{name}: {error}"
+        kind, _, rest = said.partition(": ")
+        err.print(f"[red]{kind}:[/] {escape(rest)}", highlight=False)
         sys.exit(code)

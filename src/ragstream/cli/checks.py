@@ -13,6 +13,7 @@ from ragstream.adapters import openai, postgres, redis
 from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.app import collection_specs
 from ragstream.app.adapters import build_dense, build_store
+from ragstream.cli.told import told
 from ragstream.cli.topics import declared_for
 from ragstream.connection import kafka_connection
 from ragstream.domain.declarations import groups
@@ -41,7 +42,7 @@ async def examine(settings: Settings) -> list[tuple[str, bool, str]]:
             try:
                 results.append((name, True, await check(settings, stack)))
             except RagstreamError as error:
-                results.append((name, False, str(error)))
+                results.append((name, False, told(error)))
     return results
 
 

@@ -28,7 +28,8 @@ _NOISY = (
 
 
 def setup_logging(*, verbose: bool = False, level: int = logging.WARNING) -> None:
-    """Log to stderr, a line a record. Libraries at WARNING always."""
+    """Log to stderr, a line a record. Libraries at WARNING; aiokafka not even that where nothing
+    of ours is told either, as the command says itself what its errors come to."""
     logging.basicConfig(
         level=logging.INFO if verbose else level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -38,3 +39,5 @@ def setup_logging(*, verbose: bool = False, level: int = logging.WARNING) -> Non
         handler.addFilter(Repeats("aiokafka", "faust", "mode"))
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    if not verbose and level >= logging.WARNING:
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

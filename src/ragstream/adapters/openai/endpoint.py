@@ -118,13 +118,21 @@ def translated_errors(dependency: str) -> Iterator[None]:
         raise _status_error(dependency, error) from error
     except openai.APITimeoutError as error:
         if isinstance(error.__cause__, httpx2.ConnectTimeout):
-            raise DependencyUnavailable(dependency, "no connection in time") from error
+            reason = f"no connection to {_place(error)} in time"
+            raise DependencyUnavailable(dependency, reason) from error
         raise TransientError(f"{dependency}: no reply in time") from error
     except openai.APIConnectionError as error:
         cause = error.__cause__ or error
-        raise DependencyUnavailable(dependency, str(cause) or type(cause).__name__) from error
+        reason = f"{_place(error)}: {str(cause) or type(cause).__name__}"
+        raise DependencyUnavailable(dependency, reason) from error
     except (openai.APIError, ValueError) as error:
         raise TransientError(f"{dependency}: the reply is not valid: {error}") from error
+
+
+def _place(error: openai.APIConnectionError) -> str:
+    """Where the request went; nothing of a password that the address may hold."""
+    url = error.request.url
+    return f"{url.scheme}://{url.netloc.decode()}"
 
 
 def _status_error(dependency: str, error: openai.APIStatusError) -> RagstreamError:
