@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ragstream.domain.errors import ConfigurationError
 from ragstream.pipeline import StageUnit
-from ragstream.settings import WorkerSettings
+from ragstream.settings import Settings
 from ragstream.worker import FaustRunner
 
 __all__ = ["Health"]
@@ -19,14 +19,13 @@ __all__ = ["Health"]
 class Health:
     """Serves while the context lasts. ``port``: where, also when a free one was asked for."""
 
-    def __init__(
-        self, settings: WorkerSettings, units: Sequence[StageUnit], runner: FaustRunner
-    ) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, units: Sequence[StageUnit], runner: FaustRunner) -> None:
+        self._settings = settings.worker
+        self._kafka = settings.kafka
         self._units = units
         self._runner = runner
         self._site: web.AppRunner | None = None
-        self.port = settings.health_port
+        self.port = settings.worker.health_port
 
     async def __aenter__(self) -> Self:
         app = web.Application()
@@ -62,6 +61,8 @@ class Health:
             {
                 "status": "ready" if ready else "not ready",
                 "pid": os.getpid(),
+                "bootstrap_servers": self._kafka.bootstrap_servers,
+                "prefix": self._kafka.prefix,
                 "stages": stages,
             },
             status=200 if ready else 503,

@@ -70,7 +70,7 @@ async def run_worker(
         )
         bus = KafkaBus(connection)
         async with (
-            Health(settings.worker, pipeline.units, runner) as health,
+            Health(settings, pipeline.units, runner) as health,
             _cancelling(bus, pipeline),
         ):
             log.info("health on http://%s:%d/readyz", settings.worker.health_host, health.port)
