@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import socket
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 import qdrant_edge as edge
 from qdrant_client.http import models
@@ -81,6 +84,30 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
     vectors = LocalVectors(tmp_path)
     with httpx.Client(base_url=vectors.url) as http:
         assert count(http) == 3
+    assert vectors.stop() == 0
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not hasattr(psutil.Process, "rlimit"), reason="no limits for other processes")
+def test_a_full_disk_is_an_outage_that_ends(tmp_path: Path) -> None:
+    vectors = LocalVectors(tmp_path)
+    process = psutil.Process(vectors.process.pid)
+    _, hard = process.rlimit(psutil.RLIMIT_FSIZE)
+    with httpx.Client(base_url=vectors.url, timeout=30) as http:
+        assert create(http).status_code == 200
+        process.rlimit(psutil.RLIMIT_FSIZE, (4096, hard))
+        statuses = []
+        while len(statuses) < 60 and 500 not in statuses:
+            # Nothing that could be compressed, so that 60 of them don't fit into 32 MiB.
+            large = point(len(statuses))
+            large["payload"] = {"text": b64encode(random.Random(1).randbytes(750_000)).decode()}
+            statuses.append(upsert(http, large).status_code)
+        assert statuses[-1] == 500
+        assert upsert(http, point(len(statuses))).status_code == 500
+        process.rlimit(psutil.RLIMIT_FSIZE, (hard, hard))
+        for number in range(len(statuses) + 1):
+            assert upsert(http, point(number)).status_code == 200
+        assert count(http) == len(statuses) + 1
     assert vectors.stop() == 0
 
 

@@ -21,7 +21,13 @@ from qdrant_client.http import models
 
 from ragstream.devstack.vectors.translate import VectorLayout, collection_config
 
-__all__ = ["Collection", "CollectionExists", "Collections", "UnknownCollection"]
+__all__ = [
+    "Collection",
+    "CollectionExists",
+    "Collections",
+    "ShardUnavailable",
+    "UnknownCollection",
+]
 
 #: Points written after which the segments are rewritten: deleted points go, statistics are right.
 #: Takes about 50 ms per 1,000 points, during which nothing is served.
@@ -40,21 +46,52 @@ class CollectionExists(ValueError):
         super().__init__(f"Collection `{name}` already exists!")
 
 
+class ShardUnavailable(Exception):
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"Service unavailable: {error}")
+
+
 class Collection:
     """A shard, what it was created with, and how much was written since it was last tidied."""
 
-    def __init__(self, shard: Any, request: models.CreateCollection) -> None:
-        self.shard = shard
-        self.request = request
-        self.layout = VectorLayout.of(request)
+    def __init__(self, folder: Path) -> None:
+        description = (folder / "collection.json").read_text(encoding="utf-8")
+        self.request = models.CreateCollection.model_validate_json(description)
+        self.layout = VectorLayout.of(self.request)
+        self._path = str(folder / "shard")
+        self._shard: Any = edge.EdgeShard.load(self._path)
+        self._failed = False
         self._dirty = True  # what the log replayed at start is not flushed yet
         self._written = 0
 
+    @property
+    def shard(self) -> Any:
+        """Raises ``ShardUnavailable`` while it can't be opened again after a failure."""
+        if self._shard is None:
+            try:
+                self._shard = edge.EdgeShard.load(self._path)
+            except Exception as error:
+                raise ShardUnavailable(error) from error
+        return self._shard
+
     def update(self, operation: Any, *, points: int = 0) -> None:
         """Apply a write; it is in the write-ahead log when this returns."""
+        if self._failed:
+            # After a write that found no room the engine takes no other until it is opened anew.
+            self.close()
+            self._failed = False
         self._dirty = True
         self._written += points
-        self.shard.update(operation)
+        try:
+            self.shard.update(operation)
+        except Exception as error:
+            self._failed = str(error).startswith("Service")
+            raise
+
+    def close(self) -> None:
+        if self._shard is not None:
+            self._shard.close()
+            self._shard = None
 
     def tidy(self) -> None:
         """Flush what was written; rewrite the segments after many writes."""
@@ -62,8 +99,8 @@ class Collection:
             self._written = 0
             self.shard.optimize()
         if self._dirty:
-            self._dirty = False
             self.shard.flush()
+            self._dirty = False
 
 
 class Collections:
@@ -76,7 +113,7 @@ class Collections:
             if folder.name.startswith("."):
                 shutil.rmtree(folder)
             else:
-                self._open[unquote(folder.name)] = _load(folder)
+                self._open[unquote(folder.name)] = Collection(folder)
 
     def names(self) -> list[str]:
         return sorted(self._open)
@@ -106,13 +143,13 @@ class Collections:
         except BaseException:
             shutil.rmtree(building, ignore_errors=True)
             raise
-        self._open[name] = _load(folder)
+        self._open[name] = Collection(folder)
 
     def delete(self, name: str) -> bool:
         collection = self._open.pop(name, None)
         if collection is None:
             return False
-        collection.shard.close()
+        collection.close()
         shutil.rmtree(self._folder(name).rename(self._hidden()))
         return True
 
@@ -122,8 +159,10 @@ class Collections:
 
     def close(self) -> None:
         for collection in self._open.values():
-            collection.shard.flush()
-            collection.shard.close()
+            try:
+                collection.shard.flush()
+            finally:
+                collection.close()
         self._open.clear()
 
     def _folder(self, name: str) -> Path:
@@ -131,9 +170,3 @@ class Collections:
 
     def _hidden(self) -> Path:
         return self._data / f".{uuid.uuid4().hex}"
-
-
-def _load(folder: Path) -> Collection:
-    description = (folder / "collection.json").read_text(encoding="utf-8")
-    shard = edge.EdgeShard.load(str(folder / "shard"))
-    return Collection(shard, models.CreateCollection.model_validate_json(description))
