@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from tests.chaos.arena import Scenario
-from tests.chaos.scenarios import kills, poison
+from tests.chaos.scenarios import crowd, kills, machine, model, outages, poison
 
 __all__ = ["SCENARIOS"]
 
+_MODULES = (kills, crowd, outages, model, machine, poison)
+
 SCENARIOS: dict[str, Scenario] = {
-    scenario.name: scenario for module in (kills, poison) for scenario in module.SCENARIOS
+    scenario.name: scenario for module in _MODULES for scenario in module.SCENARIOS
 }
