@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from ragstream.delivery.dispatcher import Dispatcher
 from ragstream.domain.errors import ConfigurationError
 from ragstream.pipeline import StageUnit
 from ragstream.settings import Settings
@@ -77,6 +78,11 @@ class Health:
             report[unit.stage] = {
                 "partitions": len(dispatcher.assigned()) if dispatcher.was_assigned else None,
                 "in_flight": dispatcher.in_flight,
-                "paused": unit.handler.paused,
+                "paused": unit.handler.paused or self._unheard(dispatcher),
             }
         return report
+
+    def _unheard(self, dispatcher: Dispatcher) -> str | None:
+        if dispatcher.was_assigned and not dispatcher.certain:
+            return "kafka: the broker has not confirmed our partitions within the session timeout"
+        return None

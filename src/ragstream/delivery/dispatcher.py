@@ -130,6 +130,11 @@ class Dispatcher:
         return sum(len(partition.tracker) for partition in self._partitions.values())
 
     @property
+    def certain(self) -> bool:
+        """Whether what is assigned is known to be ours still."""
+        return self._certain()
+
+    @property
     def running(self) -> int:
         return self._running
 
