@@ -129,18 +129,22 @@ class QueryHandler:
     ) -> None:
         services = self._services
         key = OutcomeKey(job.tenant, job.query_id, job.generation)
-        # Of the request, not of its id alone: another one under this id is no repeat.
-        mark = event_id(*key, job.fingerprint, self._step.stage, "done")
+        # Of the request, not of its id alone: another one under this id is no repeat. On the first
+        # hop of the record too: who asks again, in a record of its own, is answered again.
+        asked = self._step.source == services.topics.queries
+        place = (*record.topic_partition, record.offset) if asked else ()
+        mark = event_id(*key, job.fingerprint, self._step.stage, *place, "done")
         stored, done, cancelled = await asyncio.gather(
             self._ledger(lambda: services.ledger.find(key), lease),
             services.done_marks.is_marked(mark),
             services.cancel_marks.is_marked(job.tenant, job.query_id),
         )
-        if stored is not None:
-            await self._publish_outcome(job, stored, lease)
-            return
         if done:
             return  # its output is confirmed: a repeat would only multiply
+        if stored is not None:
+            await self._publish_outcome(job, stored, lease)
+            await services.done_marks.mark(mark)
+            return
         result = await self._work(record, job, lease, cancelled=cancelled)
         if not isinstance(result, Answer):
             try:

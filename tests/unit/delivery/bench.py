@@ -66,7 +66,7 @@ class Bench:
             self.calls += 1
             return await run(job)
 
-        step = QueryStep(
+        self.step = QueryStep(
             "route",
             TOPICS.queries,
             TOPICS.routed,
@@ -74,15 +74,15 @@ class Bench:
             counted,
             concurrency,
         )
-        self.handler = QueryHandler(step, self.services)
+        self.handler = QueryHandler(self.step, self.services)
         self.lease = Lease(TopicPartition(TOPICS.queries, 0))
 
-    async def handle(self, value: object, **fields: object) -> None:
+    async def handle(self, value: object, *, offset: int = 42, **fields: object) -> None:
         raw = value if isinstance(value, bytes) else orjson.dumps(value)
         record = InboundRecord(
             TOPICS.queries,
             0,
-            42,
+            offset,
             START.timestamp(),
             b"k",
             raw,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import orjson
 import pytest
 
 from ragstream.adapters.memory import MemoryBus
-from ragstream.delivery.queries import LARGEST_ANSWER
+from ragstream.adapters.memory_state import MemoryDoneMarks
+from ragstream.delivery.queries import LARGEST_ANSWER, QueryHandler
 from ragstream.domain.errors import (
     DependencyUnavailable,
     GenerationFailed,
@@ -186,10 +188,28 @@ async def test_a_collection_that_is_wrong_fails_the_answer() -> None:
     assert bench.handler.paused is None
 
 
-async def test_redelivery_of_a_terminal_publishes_the_same_bytes() -> None:
+async def test_who_asks_again_gets_the_same_bytes() -> None:
     bench = Bench(raising(PermanentError("nope")))
     await bench.handle(question())
     bench.clock.time += timedelta(hours=1)  # even past the deadline
+    await bench.handle(question(), offset=43)
+    first, second = bench.answers()
+    assert (first.value, first.key, first.headers) == (second.value, second.key, second.headers)
+    assert bench.calls == 1
+
+
+async def test_redelivery_of_what_is_published_is_not_published_again() -> None:
+    bench = Bench(raising(PermanentError("nope")))
+    for offset in (42, 42, 43, 43):
+        await bench.handle(question(), offset=offset)
+    assert len(bench.answers()) == 2
+
+
+async def test_redelivery_whose_mark_is_lost_publishes_the_same_bytes() -> None:
+    bench = Bench(raising(PermanentError("nope")))
+    await bench.handle(question())
+    services = replace(bench.services, done_marks=MemoryDoneMarks())
+    bench.handler = QueryHandler(bench.step, services)
     await bench.handle(question())
     first, second = bench.answers()
     assert (first.value, first.key, first.headers) == (second.value, second.key, second.headers)
@@ -225,7 +245,7 @@ async def test_the_same_id_of_another_tenant_is_another_query() -> None:
 async def test_a_later_deadline_is_the_same_request() -> None:
     bench = Bench(raising(PermanentError("nope")))
     await bench.handle(question())
-    await bench.handle(question(deadline="2026-01-10T12:01:00Z"))
+    await bench.handle(question(deadline="2026-01-10T12:01:00Z"), offset=43)
     assert len(bench.answers()) == 2
     assert bench.dead() == []
 
