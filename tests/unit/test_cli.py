@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from ragstream.__main__ import main as entry_point
 from ragstream.cli import app
 from ragstream.cli.exits import exit_code
 from ragstream.domain.errors import (
@@ -109,6 +112,9 @@ def test_errors_made_on_purpose_have_a_code(error: Exception, code: int | None) 
         ("dev --port kafka=²", "must be NAME=PORT"),
         ("dev --port kafka=65536", "must be 1 to 65535"),
         ("dev --port kafka=0", "must be 1 to 65535"),
+        ("dev --state file", "file can't be the state folder (File exists)"),
+        ("dev --state file/in", "can't be the state folder (Not a directory)"),
+        ("demo --corpus file --state file", "file can't be the state folder (File exists)"),
         ("dev --port [/red]=1", "--port [/red]=1: must be"),
         ("demo", "name files with --corpus"),
     ],
@@ -116,6 +122,7 @@ def test_errors_made_on_purpose_have_a_code(error: Exception, code: int | None) 
 def test_wrong_usage_ends_with_2_and_says_what(
     run: Run, capsys: pytest.CaptureFixture[str], arguments: str, said: str
 ) -> None:
+    Path("file").touch()
     assert run(*arguments.split()) == 2
     assert said in " ".join(capsys.readouterr().err.split())
 
@@ -188,6 +195,32 @@ def test_an_interruption(
 
     monkeypatch.setattr("ragstream.cli.topics.load_settings", interrupted)
     assert run("topics", "check") == code
+
+
+def test_an_interruption_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "ragstream.cli":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.startswith("ragstream.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as caught:
+        entry_point()
+    assert caught.value.code == 130
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_output_that_takes_no_more_is_one_line(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ragstream", "settings"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (done.returncode, done.stderr) == (1, "can't write: No space left on device\n")
 
 
 def test_a_defect_shows_where_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

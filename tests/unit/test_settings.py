@@ -398,3 +398,19 @@ def _sections(base: type[Section]) -> Iterator[type[Section]]:
     for section in base.__subclasses__():
         yield section
         yield from _sections(section)
+
+
+@pytest.mark.parametrize(
+    "servers", ["a:9092", "a:1, b.example:65535", "[::1]:9092", "10.0.0.1:9092,10.0.0.2:9092"]
+)
+def test_addresses_of_brokers(servers: str) -> None:
+    assert load_settings(kafka={"bootstrap_servers": servers}).kafka.bootstrap_servers == servers
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["a", "a:abc", "a:0", "a:65536", "a:9092,", "a:1 b:2", "kafka://a:9092", "u@a:1", "::1:9092"],
+)
+def test_addresses_that_no_broker_has(servers: str) -> None:
+    with pytest.raises(ConfigurationError, match="BOOTSTRAP_SERVERS: must be host:port"):
+        load_settings(kafka={"bootstrap_servers": servers})

@@ -76,9 +76,16 @@ class KafkaConnection:
         return options
 
     def ssl_context(self) -> ssl.SSLContext | None:
+        """Raises ``ConfigurationError`` when the certificate authorities can't be read."""
         if not self.security_protocol.endswith("SSL"):
             return None
-        return ssl.create_default_context(cafile=self.ssl_cafile)
+        try:
+            return ssl.create_default_context(cafile=self.ssl_cafile)
+        except OSError as error:  # SSLError is one
+            raise ConfigurationError(
+                f"RAGSTREAM_KAFKA__SSL_CAFILE: {self.ssl_cafile} is no PEM file of certificate "
+                f"authorities ({error.strerror or error})"
+            ) from None
 
 
 def unavailable(connection: KafkaConnection, error: BaseException) -> DependencyUnavailable:

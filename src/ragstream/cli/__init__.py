@@ -6,6 +6,8 @@ can't be reached · 4 no answer in time · 5 nothing was found that answers · 1
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 
 import typer
@@ -13,11 +15,14 @@ from rich.markup import escape
 
 from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, replay, topics, worker
 from ragstream.cli.console import err, setup_logging
-from ragstream.cli.exits import exit_code
+from ragstream.cli.exits import FAILED, exit_code
 from ragstream.cli.told import told
 from ragstream.domain.errors import DependencyUnavailable
 
 __all__ = ["app", "main"]
+
+#: Where the output goes takes no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 app = typer.Typer(
     name="ragstream",
@@ -51,9 +56,18 @@ def _common(
 def main() -> None:
     """Run the command; errors made on purpose are one message and an exit code."""
     try:
-        app(prog_name="ragstream")
+        try:
+            app(prog_name="ragstream")
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes there
+        err.print(f"[red]can't write:[/] {error.strerror}")
+        sys.exit(FAILED)
     except Exception as error:
         code = exit_code(error)
         if code is None:

@@ -29,6 +29,7 @@ from ragstream.devstack.state import (
     write_env,
     write_private,
 )
+from ragstream.domain.errors import ConfigurationError
 
 __all__ = ["COMPONENTS", "Stack", "serve"]
 
@@ -90,8 +91,14 @@ class Stack:
 
     async def start(self) -> Endpoints:
         """Start everything at once and wait until everything answers."""
-        self._make_folders()
-        if self._lock.acquire():
+        try:
+            self._make_folders()
+            crashed = self._lock.acquire()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.state} can't be the state folder ({error.strerror}): choose another"
+            ) from None
+        if crashed:
             await self._recover()
         try:
             remembered = read_json(self.state / "ports.json")

@@ -13,6 +13,7 @@ from ragstream.settings.types import (
     NonNegative,
     Optional,
     Section,
+    Servers,
     Text,
     parse_duration,
     with_scheme,
@@ -33,9 +34,7 @@ __all__ = [
 
 
 class KafkaSettings(Section):
-    bootstrap_servers: Annotated[str | None, Optional] = Field(
-        None, description="`host:port`, several separated by commas"
-    )
+    bootstrap_servers: Servers = Field(None, description="`host:port`, several separated by commas")
     prefix: Text = Field(
         "ragstream",
         pattern=r"^[A-Za-z0-9._-]{1,100}$",

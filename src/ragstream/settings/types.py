@@ -27,6 +27,7 @@ __all__ = [
     "Optional",
     "Ratio",
     "Section",
+    "Servers",
     "Text",
     "parse_duration",
     "with_scheme",
@@ -100,6 +101,18 @@ def with_scheme(*schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+_SERVER = re.compile(r"(?:[^\s:/@\[\]]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+
+
+def _servers(value: str | None) -> str | None:
+    """``host:port`` with commas between them."""
+    for server in () if value is None else value.split(","):
+        match = _SERVER.fullmatch(server.strip())
+        if match is None or not 0 < int(match[1]) < 65_536:
+            raise ValueError("must be host:port, several separated by commas; port 1 to 65535")
+    return value
+
+
 #: Seconds, more than 0.
 Duration = Annotated[float, BeforeValidator(parse_duration), Field(gt=0)]
 #: More than 0.
@@ -115,3 +128,4 @@ Names = Annotated[tuple[Text, ...], Listed]
 #: Goes with ``T | None``: blank is the same as not given.
 Optional = BeforeValidator(_blank_is_none)
 BaseUrl = Annotated[str | None, Optional, with_scheme("http://", "https://")]
+Servers = Annotated[str | None, Optional, AfterValidator(_servers)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +69,15 @@ def client(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
 
     monkeypatch.setattr(kafka, "partitions_of", partitions_of)
     return Mine
+
+
+def test_certificate_authorities_that_can_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no certificate")
+    for name in ("absent", "text"):
+        cafile = str(tmp_path / name)
+        connection = KafkaConnection("a:1", security_protocol="SSL", ssl_cafile=cafile)
+        with pytest.raises(ConfigurationError, match=f"SSL_CAFILE: {cafile} is no PEM file"):
+            connection.options()
 
 
 def all_stopped(client: type[Client]) -> bool:
