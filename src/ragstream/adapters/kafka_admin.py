@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -186,6 +186,17 @@ class TopicAdmin:
             offset = committed[one.partition]
             lag[one.partition] = last[one] - max(first[one], offset or 0)
         return lag
+
+    async def members(self, groups: Iterable[str]) -> dict[str, int]:
+        """How many consumers each group has at present."""
+        found = {}
+        for group in groups:
+            async with self._translated():
+                (response,) = await self._client.describe_consumer_groups([group])
+            # The last list of the group's description, in every version of the protocol.
+            lists = [part for part in response.groups[0] if isinstance(part, list)]
+            found[group] = len(lists[-1]) if lists else 0
+        return found
 
     async def _committed(self, group: str, topic: str) -> dict[int, int | None]:
         """Committed offset of each partition of a topic, or None."""

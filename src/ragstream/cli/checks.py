@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -13,6 +10,7 @@ from ragstream.adapters import openai, postgres, redis
 from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.app import collection_specs
 from ragstream.app.adapters import build_dense, build_store
+from ragstream.cli.readiness import NobodyAnswers, readiness
 from ragstream.cli.told import told
 from ragstream.cli.topics import declared_for
 from ragstream.connection import kafka_connection
@@ -91,13 +89,16 @@ async def _qdrant(settings: Settings, stack: AsyncExitStack) -> str:
         raise ConfigurationError("RAGSTREAM_QDRANT__URL is not set")
     store = build_store(settings, stack)
     await store.ping()
+    specs = collection_specs(settings)
     try:
-        await store.ensure(collection_specs(settings), create=False, payload_indexes=False)
-    except ConfigurationError:
-        if not settings.qdrant.ensure_collections:
+        await store.ensure(specs, create=False, payload_indexes=False)
+    except ConfigurationError as error:
+        _, *problems = str(error).splitlines()
+        absent = all(problem.endswith(": does not exist") for problem in problems)
+        if not (absent and settings.qdrant.ensure_collections):
             raise
         return "answers, collections are made when a worker starts"
-    counts = [await store.count(spec.name) for spec in collection_specs(settings)]
+    counts = [await store.count(spec.name) for spec in specs]
     return f"{settings.qdrant.url}, {sum(counts)} chunks in {len(counts)} collections"
 
 
@@ -123,28 +124,42 @@ async def _llm(settings: Settings, stack: AsyncExitStack) -> str:
     return f"{llm.model or await openai.first_model(client)} at {llm.base_url}"
 
 
-async def _worker(settings: Settings, _stack: AsyncExitStack) -> str:
-    report = await asyncio.to_thread(_health, settings)
-    stages = report["stages"]
-    if paused := {name: s["paused"] for name, s in stages.items() if s["paused"]}:
-        raise PermanentError("; ".join(f"{name} is paused: {why}" for name, why in paused.items()))
-    return f"ready: {', '.join(stages)}"
-
-
-def _health(settings: Settings) -> dict[str, dict[str, dict[str, str]]]:
-    url = f"http://{settings.worker.health_host}:{settings.worker.health_port}/readyz"
+async def _worker(settings: Settings, stack: AsyncExitStack) -> str:
     try:
-        with urllib.request.urlopen(url, timeout=3) as response:
-            return dict(json.load(response))
-    except urllib.error.HTTPError as error:
-        return dict(json.load(error))
-    except (OSError, ValueError) as error:
-        raise PermanentError(f"none answers on {url} ({error}): start `ragstream worker`") from None
+        found = await asyncio.to_thread(readiness, settings)
+    except NobodyAnswers as error:
+        return await _elsewhere(settings, stack, error)
+    if place := found.elsewhere(settings):
+        raise PermanentError(
+            f"the worker on port {settings.worker.health_port} is on {place}: another stack's? "
+            "Give each its own RAGSTREAM_WORKER__HEALTH_PORT"
+        )
+    if problems := found.problems():
+        raise PermanentError("; ".join(problems))
+    return f"ready: {', '.join(found.stages)}"
+
+
+async def _elsewhere(settings: Settings, stack: AsyncExitStack, nobody: NobodyAnswers) -> str:
+    """Workers on other machines or ports can't be asked, but the broker knows of them."""
+    try:
+        admin = await stack.enter_async_context(TopicAdmin(kafka_connection(settings)))
+        members = await admin.members(groups(declared_for(settings)))
+    except RagstreamError:
+        members = {}
+    if not any(members.values()):
+        raise PermanentError(f"{nobody}: start `ragstream worker`")
+    if idle := sorted(group for group, count in members.items() if not count):
+        raise PermanentError(f"no worker reads for {', '.join(idle)}; others run, but not here")
+    return (
+        f"runs elsewhere: every group has members ({nobody}; ask each with `ragstream worker "
+        "--check` and its RAGSTREAM_WORKER__HEALTH_PORT)"
+    )
 
 
 def worker_pid(settings: Settings) -> dict[str, int]:
-    """Process of the worker that answers on the health port, if one does."""
+    """Process of the worker that answers on the health port, if one of this stack does."""
     try:
-        return {"worker": int(str(_health(settings)["pid"]))}
-    except (RagstreamError, KeyError, ValueError):
+        found = readiness(settings)
+    except RagstreamError:
         return {}
+    return {} if found.elsewhere(settings) else {"worker": found.pid}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
 import threading
-import urllib.error
-import urllib.request
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from ragstream.cli.console import err, out, setup_logging
 from ragstream.cli.exits import FAILED, exit_code
+from ragstream.cli.readiness import readiness
 from ragstream.pipeline import STAGES
 from ragstream.settings import Settings, load_settings
 
@@ -77,13 +78,11 @@ def _threads_hang() -> bool:
 
 def _check(settings: Settings) -> int:
     """Whether the worker of these settings is ready. For health checks of containers."""
-    url = f"http://{settings.worker.health_host}:{settings.worker.health_port}/readyz"
-    try:
-        with urllib.request.urlopen(url, timeout=3) as response:
-            out.print(response.read().decode(), markup=False)
-            return 0
-    except urllib.error.HTTPError as error:
-        err.print(error.read().decode(), markup=False)
-    except OSError as error:
-        err.print(f"no worker answers on {url}: {error}", markup=False)
-    return FAILED
+    found = readiness(settings)
+    out.print(json.dumps(asdict(found)), markup=False)
+    if place := found.elsewhere(settings):
+        err.print(f"the worker is on {place}", markup=False)
+        return FAILED
+    for problem in found.problems():
+        err.print(problem, markup=False)
+    return FAILED if found.problems() else 0
