@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import faust
@@ -171,8 +169,6 @@ class _StageApp(faust.App):
         instance_id: str | None,
         on_fault: Any,
     ) -> _StageApp:
-        # Faust insists on a data folder although nothing is kept in it.
-        datadir = Path(tempfile.gettempdir()) / "ragstream-faust"
         app = cls(
             unit.group,
             broker=[
@@ -192,7 +188,6 @@ class _StageApp(faust.App):
             topic_disable_leader=True,
             table_standby_replicas=0,
             web_enabled=False,
-            datadir=str(datadir),
             autodiscover=False,
         )
         app.unit = unit
@@ -208,6 +203,9 @@ class _StageApp(faust.App):
         app.transport = _Transport(app.conf.broker_consumer, app)
         app.topics.add(_DispatchTopic(app, topics=[unit.topic]))
         return app
+
+    def _create_directories(self) -> None:
+        """None: Faust would make its data folder, in which nothing of ours is kept."""
 
     def is_member(self) -> bool:
         """Whether the group can't have given our partitions to others: it has heard of us within
