@@ -17,6 +17,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@mkdir -p "$(RAGSTREAM_CACHE)"
 	@touch $@
 
 demo: setup ## Question in, cited answer out, through real Kafka

@@ -30,12 +30,20 @@ ARTIFACTS = (
 WITHOUT_DEPENDENCIES = {"kafka-tools"}
 PLUGIN = ("org.apache.maven.plugins", "maven-dependency-plugin", "3.8.1")
 
+NO_PERF_DATA = "-XX:-UsePerfData"
+"""Keeps a JVM from writing below /tmp."""
+
 Fetch = Callable[[Path], Awaitable[None]]
 
 
 def cache_folder() -> Path:
-    """``$RAGSTREAM_CACHE``, else ``~/.cache/ragstream``."""
-    return Path(os.environ.get("RAGSTREAM_CACHE") or "~/.cache/ragstream").expanduser().absolute()
+    """``$RAGSTREAM_CACHE``; else ``.cache/ragstream`` of the working folder where it exists, as
+    after ``make setup``; else ``~/.cache/ragstream``, or the former without such a home."""
+    if given := os.environ.get("RAGSTREAM_CACHE"):
+        return Path(os.path.expanduser(given)).absolute()
+    here, home = Path(".cache", "ragstream").absolute(), Path(os.path.expanduser("~"))
+    at_home = home.is_absolute() and home.is_dir() and home.name != ""
+    return home / ".cache" / "ragstream" if at_home and not here.is_dir() else here
 
 
 def pinned() -> dict[str, str]:
@@ -146,7 +154,8 @@ async def _fetch(jars: Path, *, cache: Path, report: Report) -> None:
     command = ["mvn", "-B", "-q", "-f", str(work / "pom.xml"), goal, f"-DoutputDirectory={jars}"]
     command += [f"-Dmaven.repo.local={work / 'repository'}"]
     try:
-        code = await process.run("maven", command, log=log, timeout=900.0)
+        environment = {"MAVEN_OPTS": f"{os.environ.get('MAVEN_OPTS', '')} {NO_PERF_DATA}"}
+        code = await process.run("maven", command, log=log, environment=environment, timeout=900.0)
     except TimeoutError:
         code = -1
     if code != 0:

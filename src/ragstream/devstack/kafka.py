@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from ragstream.devstack import jars, process
-from ragstream.devstack.jars import KAFKA_VERSION
+from ragstream.devstack.jars import KAFKA_VERSION, NO_PERF_DATA
 from ragstream.devstack.process import Report, Server
 from ragstream.domain.errors import ConfigurationError
 
@@ -64,6 +65,7 @@ JVM = (
     "-XX:MaxMetaspaceSize=128m",
     "-XX:ReservedCodeCacheSize=48m",
     "-XX:+ExitOnOutOfMemoryError",
+    NO_PERF_DATA,
     "-Djava.awt.headless=true",
 )
 
@@ -129,7 +131,7 @@ def _java_missing(probes: Probes) -> str:
 async def probe(cache: Path) -> Probes:
     """Look at this machine."""
     version, docker = await asyncio.gather(
-        _output(java(), "-version"),
+        _output(java(), NO_PERF_DATA, "-version"),
         _output("docker", "info", "--format", "{{.ServerVersion}}"),
     )
     cached = not await asyncio.to_thread(jars.faults, jars.jar_folder(cache), jars.pinned())
@@ -180,7 +182,13 @@ async def start(
         report("kafka: formatting its storage")
         await _format(command, storage, properties, log)
     _write(properties, storage, port, controller_port)
-    return await process.spawn("kafka", [*command, "kafka.Kafka", properties], log=log, port=port)
+    return await process.spawn(
+        "kafka",
+        [*command, "kafka.Kafka", properties],
+        log=log,
+        port=port,
+        environment=_locale(data),
+    )
 
 
 async def _format(command: list[str], storage: Path, properties: Path, log: Path) -> None:
@@ -190,11 +198,17 @@ async def _format(command: list[str], storage: Path, properties: Path, log: Path
     await asyncio.to_thread(shutil.rmtree, storage, ignore_errors=True)
     _write(properties, fresh, 0, 0)
     tool = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster_id()]
-    code = await process.run("kafka", [*command, *tool, "--config", str(properties)], log=log)
+    command = [*command, *tool, "--config", str(properties)]
+    code = await process.run("kafka", command, log=log, environment=_locale(storage))
     if code != 0:
         lines = process.tail(log, 1) or ["no output"]
         raise ConfigurationError(f"Kafka could not format {storage}: {lines[-1]} (log: {log})")
     fresh.rename(storage)
+
+
+def _locale(path: Path) -> dict[str, str]:
+    """Java takes the names of files to be in the locale's encoding; ours are UTF-8."""
+    return {} if str(path).isascii() else {"LC_ALL": "C.UTF-8"}
 
 
 def _is_formatted(storage: Path) -> bool:
@@ -210,7 +224,12 @@ def _write(properties: Path, storage: Path, port: int, controller_port: int) -> 
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
     }
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    properties.write_text(as_properties(settings), "ascii")
+
+
+def as_properties(settings: Mapping[str, str]) -> str:
+    """The file that java.util.Properties reads: as in JSON, everything but ASCII is escaped."""
+    return "".join(f"{key}={json.dumps(value)[1:-1]}\n" for key, value in settings.items())
 
 
 def cluster_id() -> str:

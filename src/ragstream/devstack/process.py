@@ -129,10 +129,11 @@ async def run(
     *,
     log: Path,
     user: User | None = None,
+    environment: Mapping[str, str] | None = None,
     timeout: float = 120.0,
 ) -> int:
     """Run ``command`` to its end and return its exit code; it ends with us, and in time."""
-    server = await spawn(name, command, log=log, user=user)
+    server = await spawn(name, command, log=log, user=user, environment=environment)
     try:
         return await asyncio.wait_for(server.process.wait(), timeout)
     finally:

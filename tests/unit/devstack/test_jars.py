@@ -102,8 +102,28 @@ def test_the_project_depends_on_the_pinned_artifacts() -> None:
     assert tuple(found) == jars.ARTIFACTS
 
 
-def test_the_cache_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_chosen_by_the_environment_the_folder_and_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    here, home = tmp_path / "here", tmp_path / "home"
+    here.mkdir()
+    home.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("RAGSTREAM_CACHE", "/somewhere/cache")
     assert jars.cache_folder() == Path("/somewhere/cache")
     monkeypatch.setenv("RAGSTREAM_CACHE", "")
-    assert jars.cache_folder() == Path.home() / ".cache" / "ragstream"
+    assert jars.cache_folder() == home / ".cache" / "ragstream"
+    (here / ".cache" / "ragstream").mkdir(parents=True)
+    assert jars.cache_folder() == here / ".cache" / "ragstream"
+
+
+@pytest.mark.parametrize("home", ["", "nowhere", "/nonexistent", "/dev/null"])
+def test_without_a_home_the_cache_is_in_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.delenv("RAGSTREAM_CACHE", raising=False)
+    assert jars.cache_folder() == tmp_path / ".cache" / "ragstream"
+    assert list(tmp_path.iterdir()) == []

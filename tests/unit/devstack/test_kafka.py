@@ -80,3 +80,13 @@ def test_the_container_is_published_on_the_loopback_only() -> None:
     assert "KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:25001" in variables
     for variable, value in kafka.docker_environment(kafka.SETTINGS).items():
         assert f"{variable}={value}" in variables
+
+
+def test_paths_in_the_properties_are_ascii() -> None:
+    settings = {"a": "1", "log.dirs": "/tmp/Ω/\U0001f600\\b c"}
+    written = "a=1\nlog.dirs=/tmp/\\u03a9/\\ud83d\\ude00\\\\b c\n"
+    assert kafka.as_properties(settings) == written
+
+
+def test_the_virtual_machine_writes_nothing_below_tmp() -> None:
+    assert "-XX:-UsePerfData" in kafka.JVM
