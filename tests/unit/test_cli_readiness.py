@@ -88,9 +88,13 @@ def test_whether_it_is_ready(
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_doctor_says_the_same(serve: Serve, case: str) -> None:
+async def test_doctor_says_the_same(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
     answer, problem = CASES[case]
     serve(answer)
+    monkeypatch.setattr(checks, "TopicAdmin", Admin)
+    monkeypatch.setattr(Admin, "members_of", NOBODY, raising=False)
     settings = load_settings()
     examine = partial(checks._worker, settings)
     async with AsyncExitStack() as stack:
@@ -132,7 +136,7 @@ NOBODY = dict.fromkeys(("route", "retrieve", "rerank", "answer", "ingest", "hist
     ],
 )
 async def test_where_none_answers_the_groups_tell_of_workers(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, members: dict[str, int], said: str
+    monkeypatch: pytest.MonkeyPatch, members: dict[str, int], said: str
 ) -> None:
     def nobody(_settings: object) -> None:
         raise checks.NobodyAnswers("no worker answers on X")

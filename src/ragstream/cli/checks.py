@@ -128,18 +128,16 @@ async def _worker(settings: Settings, stack: AsyncExitStack) -> str:
     try:
         found = await asyncio.to_thread(readiness, settings)
     except NobodyAnswers as error:
-        return await _elsewhere(settings, stack, error)
+        return await _elsewhere(settings, stack, str(error))
     if place := found.elsewhere(settings):
-        raise PermanentError(
-            f"the worker on port {settings.worker.health_port} is on {place}: another stack's? "
-            "Give each its own RAGSTREAM_WORKER__HEALTH_PORT"
-        )
+        port = settings.worker.health_port
+        return await _elsewhere(settings, stack, f"the worker on port {port} is on {place}")
     if problems := found.problems():
         raise PermanentError("; ".join(problems))
     return f"ready: {', '.join(found.stages)}"
 
 
-async def _elsewhere(settings: Settings, stack: AsyncExitStack, nobody: NobodyAnswers) -> str:
+async def _elsewhere(settings: Settings, stack: AsyncExitStack, here: str) -> str:
     """Workers on other machines or ports can't be asked, but the broker knows of them."""
     try:
         admin = await stack.enter_async_context(TopicAdmin(kafka_connection(settings)))
@@ -147,11 +145,13 @@ async def _elsewhere(settings: Settings, stack: AsyncExitStack, nobody: NobodyAn
     except RagstreamError:
         members = {}
     if not any(members.values()):
-        raise PermanentError(f"{nobody}: start `ragstream worker`")
+        raise PermanentError(
+            f"{here}: start `ragstream worker`, on a RAGSTREAM_WORKER__HEALTH_PORT of its own"
+        )
     if idle := sorted(group for group, count in members.items() if not count):
-        raise PermanentError(f"no worker reads for {', '.join(idle)}; others run, but not here")
+        raise PermanentError(f"no worker reads for {', '.join(idle)}; others run, but {here}")
     return (
-        f"runs elsewhere: every group has members ({nobody}; ask each with `ragstream worker "
+        f"runs elsewhere: every group has members ({here}; ask each with `ragstream worker "
         "--check` and its RAGSTREAM_WORKER__HEALTH_PORT)"
     )
 
