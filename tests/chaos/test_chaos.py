@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 SEED = 7
 
 
-@pytest.mark.parametrize("name", ["after-output", "before-output"])
+@pytest.mark.parametrize("name", ["after-output", "before-output", "postgres"])
 async def test_short_form(name: str) -> None:
     result = await run(SCENARIOS[name], seed=SEED, short=True)
     print(table([result]))

@@ -98,6 +98,6 @@ async def scale(arena: Arena) -> None:
 
 
 SCENARIOS = (
-    Scenario("zombie", zombie),
-    Scenario("scale", scale),
+    Scenario("zombie", zombie, queries=(1000, 200)),
+    Scenario("scale", scale, queries=(1000, 200)),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from tests.chaos.arena import Arena, Scenario
 from tests.chaos.saboteur import Sabotage
@@ -34,48 +35,42 @@ async def after_output(arena: Arena) -> None:
     """SIGKILL between an output's confirmation and its acknowledgement."""
     rng, topics = arena.rng, arena.site.topics
     hops = [topics.routed, topics.retrieved, topics.reranked, topics.answers]
-    faults = [
-        Sabotage("published", nth=rng.randint(10, 80), topic=rng.choice(hops)),
-        Sabotage("committing", nth=rng.randint(2, 8)),
-    ]
-    if not arena.short:
-        faults = [Sabotage("published", nth=rng.randint(10, 80), topic=topic) for topic in hops]
-        faults += [Sabotage("committing", nth=rng.randint(2, 30)) for _ in hops]
-        rng.shuffle(faults)
-    worker = await arena.begin()
-    async with arena.loading() as load:
-        await load.until_answered(load.total // 20)
-        await arena.kill(worker)
-        for fault in faults:
-            place = await arena.sabotaged(await arena.launch(fault))
+    if arena.short:
+        hops = [rng.choice(hops)]
+    faults = []
+    for topic in hops:
+        faults.append(Sabotage("published", nth=rng.randint(10, 60), topic=topic))
+        faults.append(Sabotage("committing", nth=rng.randint(2, 10)))
+    saboteur = await arena.begin(faults[0])
+    async with arena.loading():
+        for fault, following in zip(faults, [*faults[1:], None], strict=True):
+            place = await arena.sabotaged(saboteur)
             if fault.topic:
                 await arena.site.log.next(fault.topic, place)
-        await arena.launch()
+            saboteur = await arena.launch(following)
 
 
 async def before_output(arena: Arena) -> None:
     """SIGKILL between the ledger's write and the output's publication."""
     site, rng = arena.site, arena.rng
+    faults = [Sabotage("recorded", nth=rng.randint(5, 60)) for _ in range(1 if arena.short else 8)]
     cut_off = []
-    worker = await arena.begin()
-    async with arena.loading() as load:
-        await load.until_answered(load.total // 20)
-        await arena.kill(worker)
-        for _ in range(2 if arena.short else 8):
-            sabotage = Sabotage("recorded", nth=rng.randint(5, 60))
-            query_id = await arena.sabotaged(await arena.launch(sabotage))
+    saboteur = await arena.begin(faults[0])
+    async with arena.loading():
+        for following in [*faults[1:], None]:
+            query_id = await arena.sabotaged(saboteur)
             assert not site.log.answers(query_id), f"{query_id} was published already"
             cut_off.append(query_id)
-        await arena.launch()
+            saboteur = await arena.launch(following)
         for query_id in cut_off:
             await eventually(
-                lambda query_id=query_id: site.log.answers(query_id),
+                partial(site.log.answers, query_id),
                 f"the answer to {query_id}, which the ledger holds",
             )
 
 
 SCENARIOS = (
     Scenario("sigkill", sigkill),
-    Scenario("after-output", after_output),
-    Scenario("before-output", before_output),
+    Scenario("after-output", after_output, queries=(2000, 100)),
+    Scenario("before-output", before_output, queries=(2000, 100)),
 )

@@ -123,7 +123,7 @@ async def _standing_still(count: Callable[[], int], seconds: float) -> int:
 _WORDS = ("acks", "linger", "rebalance", "tombstone", "partition", "offset", "leader", "replica")
 
 SCENARIOS = (
-    Scenario("stall", stall),
-    Scenario("clock", clock, statuses=frozenset({"answered", "failed"})),
+    Scenario("stall", stall, queries=(1000, 200)),
+    Scenario("clock", clock, queries=(1000, 200), statuses=frozenset({"answered", "failed"})),
     Scenario("disk", disk, queries=(500, 50)),
 )

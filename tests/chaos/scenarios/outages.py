@@ -13,7 +13,7 @@ from tests.support.deployment import Worker
 __all__ = ["SCENARIOS"]
 
 #: Seconds of an outage, in the full and in the short form.
-GONE = (30.0, 5.0)
+GONE = (30.0, 3.0)
 
 
 async def broker(arena: Arena) -> None:
@@ -78,7 +78,7 @@ async def _living(arena: Arena, worker: Worker) -> Worker:
 SCENARIOS = (
     Scenario("broker", broker),
     *(
-        Scenario(name, outage(name), queries=(1500, 100), load={"rate": 25.0, "ahead": 1000})
+        Scenario(name, outage(name), queries=(1500, 60), load={"rate": 25.0, "ahead": 1000})
         for name in ("valkey", "postgres", "vectors")
     ),
 )

@@ -59,4 +59,4 @@ async def poison(arena: Arena) -> None:
     arena.notes.append(f"{count} records of poison")
 
 
-SCENARIOS = (Scenario("poison", poison),)
+SCENARIOS = (Scenario("poison", poison, queries=(1000, 200)),)
