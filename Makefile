@@ -56,7 +56,7 @@ lock: ## Resolve requirements.lock anew
 	  --universal --generate-hashes --no-emit-index-url --no-emit-find-links --quiet \
 	  --custom-compile-command "make lock" -o requirements.lock
 
-bench: $(BENCH)/.ready ## ragstream beside aiokafka, Quix, FastStream and plain Faust (12 minutes)
+bench: $(BENCH)/.ready ## ragstream beside aiokafka, Quix, FastStream and plain Faust (11 minutes)
 	$(BENCH)/bin/python -m benchmarks
 
 soak: $(BENCH)/.ready ## Ten minutes at a steady rate: memory, tasks, open files

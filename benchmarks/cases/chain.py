@@ -26,8 +26,8 @@ class Plan:
 
     rounds: int = 3
     rate: float = 20.0
-    steady: int = 200
-    burst: int = 5000
+    steady: int = 160
+    burst: int = 3000
     warm_up: int = 300
 
     def quick(self) -> Plan:
