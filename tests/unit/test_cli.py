@@ -253,3 +253,14 @@ def test_settings_as_a_table_and_as_a_page(run: Run, capsys: pytest.CaptureFixtu
     assert "RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS" in capsys.readouterr().out
     assert run("settings", "--markdown") == 0
     assert "`RAGSTREAM_KAFKA__BOOTSTRAP_SERVERS`" in capsys.readouterr().out
+
+
+def test_rows_that_go_elsewhere_are_whole_lines(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert run("settings") == 0
+    (line,) = (row for row in capsys.readouterr().out.splitlines() if "STALL_TIMEOUT" in row)
+    name, default, *meaning = line.split()
+    assert (name, default) == ("RAGSTREAM_WORKER__STALL_TIMEOUT", "30s")
+    assert " ".join(meaning).endswith("to be started anew")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import logging
 
 from rich.console import Console
+from rich.table import Table
 
 from ragstream.cli.repeats import Repeats
 
-__all__ = ["err", "out", "setup_logging"]
+__all__ = ["err", "out", "print_table", "setup_logging"]
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -25,6 +27,18 @@ _NOISY = (
     "qdrant_client",
     "asyncio",
 )
+
+
+def print_table(table: Table) -> None:
+    """To the terminal's width; where the output goes elsewhere, each row as one whole line."""
+    if out.is_terminal:
+        out.print(table)
+        return
+    lines = Console(file=io.StringIO(), width=100_000, highlight=False)
+    with lines.capture() as captured:
+        lines.print(table)
+    for line in captured.get().splitlines():
+        out.print(line.rstrip(), markup=False)
 
 
 def setup_logging(*, verbose: bool = False, level: int = logging.WARNING) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ragstream.cli.console import err, out
+from ragstream.cli.console import err, out, print_table
 from ragstream.cli.exits import FAILED
 from ragstream.contract import check as check_contract
 from ragstream.contract import freeze as freeze_contract
@@ -64,4 +64,4 @@ def settings(
     table = Table("variable", "default", "meaning", box=None)
     for variable in describe():
         table.add_row(variable.name, str(variable.default), variable.description)
-    out.print(table)
+    print_table(table)

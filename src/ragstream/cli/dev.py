@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ragstream.cli.console import out
+from ragstream.cli.console import out, print_table
 from ragstream.devstack.kafka import Broker
 from ragstream.devstack.stack import PORTS, Stack, serve
 from ragstream.devstack.state import DEFAULT_STATE, Endpoints
@@ -41,7 +41,7 @@ def dev(
     Example: [bold]ragstream dev --port kafka=9092[/]
     """
     if show_status:
-        out.print(memory_table(status(state)))
+        print_table(memory_table(status(state)))
         return
     stack = Stack(state, ports=dict(map(_port, port or [])), broker=broker, report=_say)
     raise typer.Exit(asyncio.run(serve(stack, _say, lambda found: _announce(found, state))))

@@ -17,7 +17,7 @@ from rich.text import Text
 from ragstream.adapters import postgres
 from ragstream.adapters.kafka import KafkaPublisher
 from ragstream.adapters.kafka_log import read_log, read_one
-from ragstream.cli.console import err, out
+from ragstream.cli.console import err, out, print_table
 from ragstream.cli.exits import NOTHING_FOUND, WRONG
 from ragstream.cli.times import TIME_HELP, point_in_time
 from ragstream.connection import kafka_connection, open_database
@@ -86,7 +86,7 @@ def list_letters(
     for letter in letters[:limit] if as_json else ():
         out.print(orjson.dumps(_facts(letter)).decode(), markup=False)
     if not as_json:
-        out.print(_table(letters[:limit]))
+        print_table(_table(letters[:limit]))
     if len(letters) > limit:
         err.print(f"{len(letters) - limit} more: raise --limit or narrow it down")
 
@@ -185,7 +185,7 @@ async def _replay(settings: Settings, selection: Selection, *, dry_run: bool) ->
         if letter.hindrance is not None:
             err.print(Text(f"left out {_place(letter)}: {letter.hindrance}"))
     if dry_run:
-        out.print(_table(able))
+        print_table(_table(able))
         return 0
     async with AsyncExitStack() as stack:
         database = open_database(settings, stack)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from ragstream.cli.console import out
+from ragstream.cli.console import out, print_table
 from ragstream.cli.dev import memory_table
 from ragstream.cli.exits import FAILED
 from ragstream.devstack.status import status
@@ -41,7 +41,7 @@ def doctor(
             out.print(f"{mark} [bold]{name:<11}[/] {escape(text)}")
         try:
             out.print()
-            out.print(memory_table(status(extra=worker_pid(settings))))
+            print_table(memory_table(status(extra=worker_pid(settings))))
         except ConfigurationError:
             pass  # no embedded stack: nothing to tell about its memory
     if not all(ok for _, ok, _ in results):
