@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.domain.declarations import groups
@@ -50,7 +51,7 @@ class Scenario:
     queries: tuple[int, int] = (2000, 200)
     variables: Mapping[str, str] = field(default_factory=dict)
     statuses: frozenset[str] = frozenset({"answered"})
-    load: Mapping[str, float] = field(default_factory=dict)
+    load: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -180,7 +181,7 @@ async def arena(
     """An arena in an empty folder, before its first worker; nothing outlives the context."""
     rng = random.Random(seed)
     async with OpenAIServer() as model, Services(folder / "state") as services:
-        variables = {
+        variables: dict[str, Any] = {
             **VARIABLES,
             "RAGSTREAM_EMBEDDINGS__BASE_URL": model.base_url,
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import asyncpg
@@ -11,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from tests.chaos.arena import Arena, Scenario
 from tests.chaos.invariants import Observation, Origin, Outcome, Seen
-from tests.chaos.waiting import eventually
+from tests.chaos.waiting import growing
 
 __all__ = ["MARK", "left_over", "observe"]
 
@@ -59,10 +60,11 @@ async def _read_to_the_end(arena: Arena) -> None:
                 TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)
             ]
             written = sum((await consumer.end_offsets(partitions)).values())
-            await eventually(
-                lambda topic=topic, written=written: len(site.log.of(topic)) >= written,
-                f"all {written} records of {topic}",
-            )
+            await growing(partial(_read, arena, topic), written, f"reading {topic} to its end")
+
+
+def _read(arena: Arena, topic: str) -> int:
+    return len(arena.site.log.of(topic))
 
 
 def _seen(record: ConsumerRecord) -> Seen:

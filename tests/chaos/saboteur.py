@@ -134,7 +134,7 @@ def _shift_clock(seconds: float) -> None:
 
 
 def _subject(record: Any) -> str:
-    return dict(record.headers).get("ce_subject", b"").decode()
+    return str(dict(record.headers).get("ce_subject", b"").decode())
 
 
 def main(arguments: list[str]) -> None:

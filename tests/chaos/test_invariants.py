@@ -67,7 +67,7 @@ def test_a_repeated_dead_letter_is_allowed_and_counted() -> None:
     assert duplicates(seen) == {DLT: 1}
 
 
-failed = {"status": "failed", "failure": {"stage": "answer", "message": "broken"}}
+FAILED: dict[str, Any] = {"status": "failed", "failure": {"stage": "answer", "message": "broken"}}
 VIOLATIONS = {
     "lost answer": (observation(answer("q1")), "without an answer: q2"),
     "two texts": (
@@ -91,7 +91,7 @@ VIOLATIONS = {
         "answered, but never accepted: q3",
     ),
     "status": (
-        observation(answer("q1"), answer("q2", **failed)),
+        observation(answer("q1"), answer("q2", **FAILED)),
         "failed (answer: broken) instead of answered: q2",
     ),
     "missing row": (observation(history=["q1"]), "without a history row: q2"),

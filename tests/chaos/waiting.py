@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any
 
 __all__ = ["PATIENCE", "eventually", "growing"]
-
-T = TypeVar("T")
 
 #: Seconds; far beyond what anything takes on a busy machine.
 PATIENCE = 120.0
 
 
-async def eventually(
-    look: Callable[[], T | Awaitable[T]], what: str, *, patience: float = PATIENCE
-) -> T:
-    """What ``look`` comes to, as soon as that is true."""
+async def eventually(look: Callable[[], Any], what: str, *, patience: float = PATIENCE) -> Any:
+    """What ``look`` comes to, awaited if need be, as soon as that is true."""
     try:
         async with asyncio.timeout(patience):
             while True:
@@ -35,9 +32,13 @@ async def growing(
     count: Callable[[], int], goal: int, what: str, *, patience: float = PATIENCE
 ) -> None:
     """Return when the count is at its goal. It may take any time, as long as the count grows."""
+
+    def beyond(before: int) -> bool:
+        return count() > before
+
     while (reached := count()) < goal:
         await eventually(
-            lambda before=reached: count() > before,
+            partial(beyond, reached),
             f"{what}: {reached} of {goal} came, and then no more",
             patience=patience,
         )

@@ -37,7 +37,7 @@ async def zombie(arena: Arena) -> None:
             await asyncio.sleep(ASLEEP)
             woken = time.time()
             sleeper.process.send_signal(signal.SIGCONT)
-            note = await eventually(
+            note: str = await eventually(
                 partial(_after_waking, trace, woken, sleeper),
                 "the sleeper to get partitions again, or to end",
             )
