@@ -56,7 +56,14 @@ def _announce(endpoints: Endpoints, state: Path) -> None:
     out.print(f"redis     {_without_password(endpoints.redis)}")
     out.print(f"postgres  {_without_password(endpoints.postgres)}")
     out.print(f"qdrant    {endpoints.qdrant}")
-    out.print(f"\nwritten to {state / 'dev.env'}; next: ragstream topics apply, ragstream worker")
+    if endpoints.kafka is None:
+        following = (
+            "without a broker only programs that hold the whole pipeline can use them: `ragstream "
+            "demo`, or ragstream.serve.in_process. For a broker: Java 17 and Maven, or Docker"
+        )
+    else:
+        following = "next: ragstream topics apply, ragstream worker"
+    out.print(f"\nwritten to {state / 'dev.env'}; {following}", markup=False)
 
 
 def memory_table(found: Status) -> Table:

@@ -65,9 +65,14 @@ async def _run(settings: Settings, stages: list[str]) -> None:
     from ragstream.serve import run_worker  # the whole pipeline: takes seconds to import
 
     stop = asyncio.Event()
+
+    def stopping(signum: signal.Signals) -> None:
+        log.info("stopping: %s", signum.name)
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signum, stop.set)
+        loop.add_signal_handler(signum, stopping, signum)
     await run_worker(settings, stages, stop=stop)
 
 

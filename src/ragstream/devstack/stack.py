@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
@@ -260,19 +260,28 @@ async def serve(
     ``ready`` is called once everything answers. For the main thread only.
     """
     loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
+    told: asyncio.Future[str] = loop.create_future()
+
+    def stop(reason: str) -> None:
+        if not told.done():
+            told.set_result(reason)
+
     detached = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     signals = [signal.SIGINT, signal.SIGTERM, *([] if detached else [signal.SIGHUP])]
     for signum in signals:
-        loop.add_signal_handler(signum, stopping.set)
+        loop.add_signal_handler(signum, stop, signum.name)
     running = asyncio.create_task(_run(stack, ready))
-    ends: list[asyncio.Task[object]] = [asyncio.create_task(stopping.wait())]
+    ends: list[asyncio.Future[str]] = [told]
     if not detached:
         ends.append(asyncio.create_task(_parent_gone(os.getppid())))
+    tasks: list[asyncio.Future[Any]] = [running, *ends]
     try:
-        await asyncio.wait([running, *ends], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            if end.done():
+                report(f"stopping: {end.result()}")
     finally:
-        for task in (running, *ends):
+        for task in tasks:
             task.cancel()
         await asyncio.wait([running])
         for signum in signals:
@@ -293,9 +302,10 @@ async def _run(stack: Stack, ready: Callable[[Endpoints], None] | None) -> Serve
         return await stack.wait()
 
 
-async def _parent_gone(parent: int) -> None:
+async def _parent_gone(parent: int) -> str:
     while os.getppid() == parent:  # noqa: ASYNC110 - nothing portable tells of its end
         await asyncio.sleep(0.5)
+    return f"the process that started it (pid {parent}) has ended; under nohup it would go on"
 
 
 def _healthy(port: int) -> bool:
