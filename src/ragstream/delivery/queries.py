@@ -91,9 +91,9 @@ class QueryHandler:
         self._step = step
         self._services = services
         self._slots = asyncio.Semaphore(step.concurrency)
-        self.work_gate = Gate(services.backoff)
-        self.ledger_gate = Gate(services.backoff)
-        self.publish_gate = Gate(services.backoff)
+        self.work_gate = Gate(services.backoff, step.stage)
+        self.ledger_gate = Gate(services.backoff, step.stage)
+        self.publish_gate = Gate(services.backoff, step.stage)
         self.limit = FailureLimit(
             step.stage, limit=services.failure_limit, period=services.failure_period
         )

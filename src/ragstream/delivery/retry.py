@@ -50,7 +50,8 @@ class Gate:
     without making a call, until a probe succeeds or their own time runs out.
     """
 
-    def __init__(self, backoff: Backoff) -> None:
+    def __init__(self, backoff: Backoff, stage: str = "") -> None:
+        self._stage = stage
         self._why: str | None = None
         self._backoff = backoff
         self._failures = 0
@@ -88,7 +89,7 @@ class Gate:
         else:
             # A call that was under way when the gate closed proves nothing about now.
             if probing:
-                log.info("going on: the dependency answers again")
+                log.info("%s goes on: the dependency answers again", self._stage)
                 self._why = None
                 self._failures = 0
         finally:
@@ -112,7 +113,7 @@ class Gate:
 
     def _close(self, error: DependencyUnavailable) -> None:
         if self.open:
-            log.warning("pausing: %s", error)
+            log.warning("%s pauses: %s", self._stage, error)
         self._why = str(error)
         delay = self._backoff.delay(self._failures, error.retry_after)
         self._failures += 1

@@ -61,6 +61,20 @@ async def test_only_one_probe_goes_through_a_closed_gate() -> None:
     assert gate.open
 
 
+async def test_the_log_says_which_stage(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    gate = Gate(QUICK, "route")
+    with pytest.raises(DependencyUnavailable):
+        async with gate.passage():
+            raise DependencyUnavailable("redis", "refused")
+    async with gate.passage():
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        "route pauses: redis: refused",
+        "route goes on: the dependency answers again",
+    ]
+
+
 async def test_an_error_that_is_no_outage_leaves_the_gate_open() -> None:
     gate = Gate(QUICK)
     with pytest.raises(PermanentError):
