@@ -61,6 +61,8 @@ def read_documents(
                 yield from read_documents(file, base=base, metadata=metadata)
     elif not path.exists():
         yield Unreadable(f"{path}: no such file")
+    elif not path.is_file():  # to read from a pipe might wait for ever
+        yield Unreadable(f"{path}: not a file or folder")
     elif path.suffix.lower() == ".jsonl":
         yield from _lines(path, base, metadata)
     elif path.suffix.lower() in MEDIA_TYPES:

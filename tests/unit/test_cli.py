@@ -15,6 +15,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import ragstream
 from ragstream.__main__ import main as entry_point
 from ragstream.cli import app
 from ragstream.cli.exits import exit_code
@@ -106,7 +107,8 @@ def test_errors_made_on_purpose_have_a_code(error: Exception, code: int | None) 
         ("ask What? --filter =kafka", "must be FIELD=VALUE"),
         ("ingest a.md --set product", "must be FIELD=VALUE"),
         ("worker plumbing", "no such stage: plumbing"),
-        ("worker --from yesterday", "RAGSTREAM_DELIVERY__START"),
+        ("worker --from yesterday", "Invalid value for '--from'"),
+        ("ingest a.md --kind letters", "'letters' is not one of books, docs, articles, pdfs, news"),
         ("dev --port kafka", "must be NAME=PORT"),
         ("dev --port door=1", "must be NAME=PORT"),
         ("dev --port kafka=²", "must be NAME=PORT"),
@@ -264,3 +266,8 @@ def test_rows_that_go_elsewhere_are_whole_lines(
     name, default, *meaning = line.split()
     assert (name, default) == ("RAGSTREAM_WORKER__STALL_TIMEOUT", "30s")
     assert " ".join(meaning).endswith("to be started anew")
+
+
+def test_the_version(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"{ragstream.__version__}\n"

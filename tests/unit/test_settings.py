@@ -317,6 +317,14 @@ class TestProblems:
             "RAGSTREAM_RAG__SEARCH_TOPK: no such setting; did you mean RAGSTREAM_RAG__SEARCH_TOP_K?"
         ]
 
+    def test_only_near_names_are_proposed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RAGSTREAM_FOO", "1")
+        monkeypatch.setenv("RAGSTREAM_PROFIL", "embedded")
+        assert problems() == [
+            "RAGSTREAM_FOO: no such setting",
+            "RAGSTREAM_PROFIL: no such setting; did you mean RAGSTREAM_PROFILE?",
+        ]
+
     def test_broken_file(self, folder: Path) -> None:
         (folder / "ragstream.toml").write_text("[rag\n")
         assert problems()[0].startswith("ragstream.toml is not TOML")

@@ -139,6 +139,12 @@ def test_a_file_that_can_not_be_read_is_told(folder: Path, name: str) -> None:
     assert problem(folder / name).startswith(f"{name}: ")
 
 
+@pytest.mark.parametrize("name", ["a.md", "a.jsonl"])
+def test_a_pipe_is_not_waited_for(folder: Path, name: str) -> None:
+    os.mkfifo(folder / name)
+    assert problem(folder / name).startswith(f"{name}: not a file or folder")
+
+
 def test_the_rest_goes_on(folder: Path) -> None:
     (folder / "a.txt").write_bytes(b"\xff")
     (folder / "b.txt").write_text("text")

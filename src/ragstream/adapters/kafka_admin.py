@@ -16,6 +16,7 @@ from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
+    InvalidReplicationFactorError,
     KafkaError,
     LeaderNotAvailableError,
     NotCoordinatorForGroupError,
@@ -105,12 +106,8 @@ class TopicAdmin:
                     for topic in missing
                 ]
             )
-        refused = []
-        for name, code, message in response.topic_errors:
-            if code not in (0, TopicAlreadyExistsError.errno):
-                refused.append(f"{name}: {message or for_code(code).__name__}")
-        if refused:
-            raise ConfigurationError("could not create topics:\n" + "\n".join(refused))
+        if refused := _refused(response.topic_errors):
+            raise ConfigurationError("\n".join(refused))
         await self._until_served([topic.name for topic in missing])
         there = [topic for topic in declared if topic.name in existing]
         return Applied(
@@ -305,3 +302,15 @@ class TopicAdmin:
             raise ConfigurationError(f"kafka: not allowed: {error}") from error
         except (KafkaError, OSError, TimeoutError) as error:
             raise unavailable(self._connection, error) from error
+
+
+def _refused(errors: Iterable[tuple[str, int, str | None]]) -> list[str]:
+    """Why which topics could not be created: a line for each reason."""
+    topics: dict[str, list[str]] = {}
+    for name, code, message in errors:
+        if code not in (0, TopicAlreadyExistsError.errno):
+            reason = message or for_code(code).__name__
+            if code == InvalidReplicationFactorError.errno:
+                reason += " (RAGSTREAM_KAFKA__REPLICATION)"
+            topics.setdefault(reason, []).append(name)
+    return [f"could not create {', '.join(names)}: {why}" for why, names in topics.items()]

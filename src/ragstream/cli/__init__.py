@@ -14,10 +14,11 @@ import typer
 from rich.markup import escape
 
 from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, replay, topics, worker
-from ragstream.cli.console import err, setup_logging
+from ragstream.cli.console import err, out, setup_logging
 from ragstream.cli.exits import FAILED, exit_code
 from ragstream.cli.told import told
 from ragstream.domain.errors import DependencyUnavailable
+from ragstream.version import __version__
 
 __all__ = ["app", "main"]
 
@@ -46,8 +47,17 @@ app.command()(contract.contract)
 app.command()(contract.settings)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(__version__, markup=False)
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what happens, to stderr."),
 ) -> None:
     setup_logging(verbose=verbose)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ragstream.cli.console import err, out
 from ragstream.cli.exits import FAILED, NO_ANSWER, NOTHING_FOUND, WRONG
-from ragstream.client import Client, QueryRejected
+from ragstream.client import GRACE, Client, QueryRejected
 from ragstream.connection import kafka_connection
 from ragstream.domain.events import Answer, AnswerDelta, AnswerStatus
 from ragstream.settings import Settings, load_settings
@@ -35,7 +35,11 @@ def ask(
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option(help="Seconds to wait; also the query's deadline.", min=0, max=86_400),
+        typer.Option(
+            help="The query's deadline in seconds; its failure is waited for a little longer.",
+            min=0,
+            max=86_400,
+        ),
     ] = 60,
     tenant: Annotated[str, typer.Option(help="Whose documents.")] = "default",
     user: Annotated[str | None, typer.Option(help="Who asks.")] = None,
@@ -77,7 +81,10 @@ async def _ask(
             err.print(f"[red]rejected:[/] {escape(str(error))}")
             return WRONG
         except TimeoutError:
-            err.print(f"no answer within {timeout:g} s (is a worker running?)")
+            err.print(
+                f"no answer within {timeout:g} s, nor news of a failure {GRACE:g} s later "
+                "(is a worker running?)"
+            )
             return NO_ANSWER
     if as_json:
         sys.stdout.buffer.write(

@@ -23,12 +23,14 @@ from ragstream.domain.errors import PermanentError
 from ragstream.domain.events import DocumentEvent
 from ragstream.domain.records import InboundRecord, OutboundRecord
 from ragstream.domain.topics import Topics
-from ragstream.settings import Settings, load_settings
+from ragstream.settings import CollectionNames, Settings, load_settings
 from ragstream.sources import Unreadable, read_documents
 from ragstream.wire import encode, event_id, record_key
 
 __all__ = ["ingest", "ingest_paths"]
 
+#: Of documents.
+KINDS = tuple(CollectionNames.model_fields)
 #: Documents published together.
 BATCH = 100
 
@@ -36,7 +38,7 @@ BATCH = 100
 def ingest(
     paths: Annotated[list[Path], typer.Argument(help="Files (md, txt, html, jsonl) or folders.")],
     kind: Annotated[
-        str, typer.Option(help="books, docs, articles, pdfs or news: decides the collection.")
+        str, typer.Option(help=f"One of {', '.join(KINDS)}: decides the collection.")
     ] = "docs",
     tenant: Annotated[str, typer.Option(help="Whose documents.")] = "default",
     access: Annotated[
@@ -56,6 +58,8 @@ def ingest(
 
     Example: [bold]ragstream ingest docs/ --set product=kafka --set docVersion=3.7[/]
     """
+    if kind not in KINDS:
+        raise typer.BadParameter(f"{kind!r} is not one of {', '.join(KINDS)}", param_hint="--kind")
     base = {"kind": kind, "tenant": tenant, "access": access or []}
     given = dict(map(_pair, metadata or []))
     code = asyncio.run(

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from dataclasses import asdict
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -24,14 +25,20 @@ __all__ = ["worker"]
 log = logging.getLogger(__name__)
 
 
+class Start(StrEnum):
+    """Where a group that never read anything begins."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
 def worker(
     stages: Annotated[
         list[str] | None,
         typer.Argument(help=f"Stages to run, of {', '.join(STAGES)}; all by default."),
     ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--from", help="Where a group without offsets starts: earliest or latest."),
+        Start | None, typer.Option("--from", help="Where a group without offsets starts.")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Ask a running worker whether it is ready, and exit.")
@@ -43,7 +50,7 @@ def worker(
 
     Example: [bold]ragstream worker route retrieve[/]
     """
-    settings = load_settings(delivery={"start": start}) if start else load_settings()
+    settings = load_settings(delivery={"start": start.value}) if start else load_settings()
     if check:
         raise typer.Exit(_check(settings))
     setup_logging(level=logging.INFO)

@@ -50,8 +50,10 @@ def _unknown(variables: Mapping[str, str | None]) -> Iterator[str]:
 
 
 def _no_such_setting(name: str) -> str:
-    near = difflib.get_close_matches(name, _known(), n=1)
-    return f"no such setting; did you mean {near[0]}?" if near else "no such setting"
+    # Without the prefix, which would make any two of them alike.
+    known = [one.removeprefix(PREFIX) for one in _known()]
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1, cutoff=0.75)
+    return f"no such setting; did you mean {PREFIX}{near[0]}?" if near else "no such setting"
 
 
 def _known() -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError
 
-from ragstream.adapters import kafka
+from ragstream.adapters import kafka, kafka_admin
 from ragstream.adapters.kafka import KafkaBus, KafkaConnection, KafkaPublisher
 from ragstream.domain.errors import ConfigurationError, DependencyUnavailable
 
@@ -78,6 +78,15 @@ def test_certificate_authorities_that_can_not_be_read(tmp_path: Path) -> None:
         connection = KafkaConnection("a:1", security_protocol="SSL", ssl_cafile=cafile)
         with pytest.raises(ConfigurationError, match=f"SSL_CAFILE: {cafile} is no PEM file"):
             connection.options()
+
+
+def test_a_reason_that_several_topics_share_is_told_once() -> None:
+    why = "only 1 broker(s) are registered"
+    errors = [("a", 38, why), ("b", 38, why), ("c", 0, None), ("d", 36, None), ("e", 29, None)]
+    assert kafka_admin._refused(errors) == [
+        f"could not create a, b: {why} (RAGSTREAM_KAFKA__REPLICATION)",
+        "could not create e: TopicAuthorizationFailedError",
+    ]
 
 
 def all_stopped(client: type[Client]) -> bool:
