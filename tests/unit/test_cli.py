@@ -141,7 +141,9 @@ def test_without_an_address_of_kafka_it_says_which_setting(
 
 
 @pytest.mark.parametrize("stack", [False, True], ids=["no stack", "a stack"])
-@pytest.mark.parametrize("arguments", ["ask What?", "ingest a.md", "topics apply", "dlt list"])
+@pytest.mark.parametrize(
+    "arguments", ["ask What?", "ingest a.md", "topics apply", "dlt list", "remove a"]
+)
 def test_a_kafka_that_is_not_there_is_one_line(
     run: Run,
     capfd: pytest.CaptureFixture[str],

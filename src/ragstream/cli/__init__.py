@@ -13,7 +13,19 @@ import sys
 import typer
 from rich.markup import escape
 
-from ragstream.cli import ask, contract, demo, dev, dlt, doctor, ingest, replay, topics, worker
+from ragstream.cli import (
+    ask,
+    contract,
+    demo,
+    dev,
+    dlt,
+    doctor,
+    ingest,
+    remove,
+    replay,
+    topics,
+    worker,
+)
 from ragstream.cli.console import err, out, setup_logging
 from ragstream.cli.exits import FAILED, exit_code
 from ragstream.cli.told import told
@@ -40,6 +52,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(dlt.app, name="dlt")
 app.command()(replay.replay)
 app.command()(ingest.ingest)
+app.command()(remove.remove)
 app.command()(ask.ask)
 app.command()(doctor.doctor)
 app.command()(demo.demo)

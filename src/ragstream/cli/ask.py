@@ -57,6 +57,8 @@ def ask(
 
     Example: [bold]ragstream ask "What is the default of acks in Kafka 2.8?" --json[/]
     """
+    if not question:
+        raise typer.BadParameter("the question is empty", param_hint="QUESTION")
     fields: dict[str, Any] = {
         "tenant": tenant,
         "user_id": user,
