@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 import uuid
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -76,6 +77,7 @@ async def run(
                         raise
                     seen = replace(seen, left=left_over_workers(stage))
             except Exception as error:
+                traceback.print_exc()
                 found.append(f"{type(error).__name__}: {error}")
             found += [f"still running: {one}" for one in left_over(mark, folder)]
             if seen is not None:
