@@ -93,8 +93,6 @@ async def test_what_a_worker_leaves_others_answer(
         copies = [site.log.answers(query_id) for query_id in everything]
         assert all(len({identity(record) for record in records}) == 1 for records in copies)
         assert all(body(records[0])["status"] == "answered" for records in copies)
-        # The hanging ones kept the others from being committed, so those came again.
-        assert max(map(len, copies)) > 1
         assert Counter(written(model, everything)) == Counter(
             {text: 2 if query_id in hanging else 1 for query_id, text in everything.items()}
         )

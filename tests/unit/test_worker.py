@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ class Consumer:
         self.commits: list[dict[TP, int]] = []
         self.takes_commits = True
         self.paused: set[TP] = set()
+        self._thread = SimpleNamespace(heard_at=time.monotonic())
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         self.commits.append(dict(offsets))
@@ -191,6 +193,22 @@ async def test_partitions_are_left_with_what_is_done_and_not_with_the_rest() -> 
     assert bench.offsets == [5, 6, 0]
     await bench.app.leave()
     assert bench.runner.assigned() == {"route": 0}
+
+
+async def test_what_may_be_somebody_elses_is_not_waited_for() -> None:
+    async def work(record: InboundRecord) -> None:
+        await asyncio.Event().wait()
+
+    bench = Bench(work)
+    bench.app.drain_timeout = 3600.0
+    bench.dispatcher.assign([P0])
+    bench.read(5)
+    await bench.settle()
+    bench.consumer._thread.heard_at -= 11
+    assert not bench.dispatcher.certain
+    await bench.app.leave()
+    assert bench.runner.assigned() == {"route": 0}
+    assert bench.consumer.commits == []
 
 
 async def test_the_first_fault_is_what_made_the_worker_fail() -> None:
