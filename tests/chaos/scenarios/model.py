@@ -13,8 +13,8 @@ __all__ = ["SCENARIOS"]
 
 KINDS = 8
 #: A stream that broke off, one that is not valid, and one without choices: not tried again, for a
-#: part of the answer may have been shown.
-_PERMANENT = (3, 4, 5)
+#: part of the answer may have been shown. And a reranking model that does not keep to JSON.
+_PERMANENT = (3, 4, 5, 6)
 
 
 async def llm(arena: Arena) -> None:
