@@ -8,6 +8,7 @@ last record is seen.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
@@ -82,6 +83,7 @@ async def _round(site: Site, peer: Peer, plan: Plan) -> Round:
     order = await site.order(peer)
     async with site.gauge(order) as gauge, site.process(peer, order) as process:
         await gauge.warm_up(process, records=plan.warm_up)
+        await asyncio.sleep(1)  # what the burst left behind: commits, garbage
         before = process.cpu()
         steady = await gauge.steady(plan.rate, plan.steady)
         if missing := await gauge.arrival(steady, timeout=30):
