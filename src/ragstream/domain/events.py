@@ -135,8 +135,10 @@ class Query(Event):
     @field_validator("text")
     @classmethod
     def _says_something(cls, text: str) -> str:
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise ValueError("holds a lone surrogate")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("holds a lone surrogate") from None
         if "\x00" in text:
             raise ValueError("holds a NUL character")
         visible = (c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Zs", "Zl", "Zp"))
