@@ -1,7 +1,7 @@
 """Running stages on Kafka.
 
 Faust is the runtime: one app a stage, with its own consumer group, so that a slow stage
-holds up no other. Its per-record path is left out: a topic whose queue hands records straight to
+holds up no other. Its per-record path is left out: what its consumer has fetched goes straight to
 the dispatcher, which also decides what is committed.
 """
 
@@ -23,10 +23,10 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from yarl import URL
 
-from ragstream.adapters.kafka import KafkaConnection
+from ragstream.adapters.kafka import KafkaConnection, inbound
 from ragstream.delivery.dispatcher import Dispatcher
 from ragstream.domain.errors import ConfigurationError, StageStalled
-from ragstream.domain.records import InboundRecord, TopicPartition
+from ragstream.domain.records import TopicPartition
 from ragstream.pipeline import StageUnit
 
 __all__ = ["FaustRunner"]
@@ -37,6 +37,10 @@ _FAUST_LOG = logging.getLogger("faust.stage")
 
 #: Seconds for the consumers to leave their groups, once everything is drained and committed.
 STOP_TIMEOUT = 5.0
+#: Seconds to wait for records.
+FETCH_TIMEOUT = 1.0
+#: Seconds between two tries to seek.
+SEEK_INTERVAL = 0.1
 #: Seconds to wait for records while some partitions are paused.
 PAUSED_FETCH_TIMEOUT = 0.02
 
@@ -178,9 +182,9 @@ class _StageApp(faust.App):
             broker_credentials=_credentials(connection),
             broker_client_id=connection.client_id,
             broker_session_timeout=session_timeout,
-            broker_heartbeat_interval=session_timeout / 3.3,
+            broker_heartbeat_interval=min(1.0, session_timeout / 3.3),
             broker_request_timeout=max(90.0, session_timeout + 1),
-            broker_max_poll_records=50,
+            broker_max_poll_records=500,
             broker_max_poll_interval=1e6,  # a full window must not look like a dead process
             consumer_group_instance_id=instance_id,
             stream_wait_empty=False,  # the dispatcher drains, within bounds
@@ -201,7 +205,7 @@ class _StageApp(faust.App):
         )
         app.finalize()
         app.transport = _Transport(app.conf.broker_consumer, app)
-        app.topics.add(_DispatchTopic(app, topics=[unit.topic]))
+        app.topics.add(app.topic(unit.topic, acks=False))
         return app
 
     def _create_directories(self) -> None:
@@ -234,52 +238,6 @@ class _StageApp(faust.App):
             async with asyncio.timeout(3):
                 await self.commit()
         self.dispatcher.release(names)
-
-
-class _DispatchTopic(faust.Topic):
-    """A topic whose queue is the dispatcher."""
-
-    def __init__(self, app: _StageApp, **options: Any) -> None:
-        super().__init__(app, acks=False, **options)
-        self._intake = _Intake(app)
-
-    @property
-    def queue(self) -> Any:
-        return self._intake
-
-    def _compile_decode(self) -> None:
-        async def as_it_is(message: Any, *, propagate: bool = False) -> Any:
-            return message
-
-        self.decode = as_it_is
-
-
-class _Intake:
-    """What Faust's conductor takes for the topic's queue."""
-
-    def __init__(self, app: _StageApp) -> None:
-        self._app = app
-
-    def full(self) -> bool:
-        return False
-
-    def put_nowait_enhanced(self, value: Any, **_pressure: Any) -> None:
-        message = value
-        app = self._app
-        # Fetched before a rebalance: its offset would stand before those that are read again.
-        if message.generation_id != app.consumer_generation_id:
-            return
-        app.dispatcher.feed(
-            InboundRecord(
-                message.topic,
-                message.partition,
-                message.offset,
-                message.timestamp,
-                message.key,
-                message.value,
-                tuple(message.headers or ()),
-            )
-        )
 
 
 class _ConsumerFlow:
@@ -355,6 +313,39 @@ class _Consumer(driver.Consumer):
                 await self.sleep(PAUSED_FETCH_TIMEOUT)
                 return None, set()
         return await super()._wait_next_records(timeout)
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        # Faust makes two tasks and two lookups in the other thread of every record on its way to
+        # a topic. Here a batch goes to the dispatcher as it was fetched.
+        feed, read = self.app.dispatcher.feed, self._read_offset
+        try:
+            while not (self._stopped.is_set() or fetcher._stopped.is_set()):
+                batches, _ = await self._wait_next_records(FETCH_TIMEOUT)
+                if not batches or self.should_stop:
+                    await asyncio.sleep(0)
+                elif not self.flow_active:
+                    await self._read_again()  # a rebalance began meanwhile
+                else:
+                    for tp, messages in batches.items():
+                        for message in messages:
+                            # Twice, when the consumer was sent back to what is committed.
+                            if message.offset >= (read[tp] or 0):
+                                feed(inbound(message))
+                                read[tp] = message.offset
+        except self.consumer_stopped_errors:
+            if not self.app.should_stop:
+                raise
+
+    async def _read_again(self) -> None:
+        """Go back to what is committed: what was fetched must not be passed over."""
+        while not self.should_stop:
+            try:
+                await self.perform_seek()
+            except KafkaError as error:
+                log.info("can't seek yet: %s", error)
+                await asyncio.sleep(SEEK_INTERVAL)
+            else:
+                return
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         await self.app.leave([TopicPartition(tp.topic, tp.partition) for tp in revoked])

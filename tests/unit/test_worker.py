@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +14,11 @@ from aiokafka.errors import CommitFailedError, ConsumerStoppedError, KafkaConnec
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 from faust.types import TP
 
-from ragstream.adapters.kafka import KafkaConnection
+from ragstream.adapters.kafka import KafkaConnection, inbound
 from ragstream.delivery.dispatcher import Lease, Window
 from ragstream.domain.records import InboundRecord, TopicPartition
 from ragstream.pipeline import StageUnit
-from ragstream.worker import FaustRunner
+from ragstream.worker import FaustRunner, _Consumer
 
 CONNECTION = KafkaConnection("one:9092, two:9092")
 P0, P1 = TopicPartition("t.queries.v1", 0), TopicPartition("t.queries.v1", 1)
@@ -68,22 +69,11 @@ class Bench:
         self.runner = FaustRunner(CONNECTION, [unit], drain=0.01)
         (self.app,) = self.runner._apps
         self.consumer = self.app.consumer = Consumer()
-        self.app.consumer_generation_id = 1
         self.dispatcher = self.runner.dispatchers["route"]
-        (topic,) = self.app.topics
-        self.queue = topic.queue
 
-    def read(self, offset: int, *, partition: int = 0, generation: int = 1, **fields: Any) -> None:
-        """What Faust does with a record that it fetched."""
-        given = {"key": None, "value": b"v", "headers": None, "timestamp": 12.5, **fields}
-        message = SimpleNamespace(
-            topic=P0.topic,
-            partition=partition,
-            offset=offset,
-            generation_id=generation,
-            **given,
-        )
-        self.queue.put_nowait_enhanced(message, on_pressure_high=None, on_pressure_drop=None)
+    def read(self, offset: int, *, partition: int = 0) -> None:
+        """A record comes."""
+        self.dispatcher.feed(inbound(fetched(offset, partition=partition)))
 
     async def settle(self) -> None:
         for _ in range(10):
@@ -94,11 +84,57 @@ class Bench:
         return [record.offset for record in self.handler.records]
 
 
+class Fetching(_Consumer):
+    """Faust's consumer with the batches that it comes to fetch. A batch may be an error, or
+    something to do before its records are looked at."""
+
+    def __init__(self, bench: Bench, *batches: Any) -> None:
+        self.app = bench.app
+        self.flow_active = True
+        self.seeks = 0
+        self.failing_seeks = 0
+        self._read_offset = defaultdict(lambda: None)
+        self._stopped = asyncio.Event()
+        self._batches = list(batches)
+
+    should_stop = property(lambda self: self._stopped.is_set())
+    consumer_stopped_errors = (ConsumerStoppedError,)
+
+    async def _wait_next_records(self, timeout: float) -> Any:
+        await asyncio.sleep(0)
+        batch = self._batches.pop(0)
+        if not self._batches:
+            self._stopped.set()
+        if isinstance(batch, Exception):
+            raise batch
+        return batch(self) if callable(batch) else batch, None
+
+    async def perform_seek(self) -> None:
+        self.seeks += 1
+        if self.seeks <= self.failing_seeks:
+            raise KafkaConnectionError()
+
+    async def run(self) -> None:
+        await self._drain_messages(SimpleNamespace(_stopped=asyncio.Event()))
+
+
+def fetched(offset: int, *, partition: int = 0, **fields: Any) -> SimpleNamespace:
+    given = {"key": None, "value": b"v", "headers": (), "timestamp": 12_500, **fields}
+    return SimpleNamespace(topic=P0.topic, partition=partition, offset=offset, **given)
+
+
+def batch(*messages: SimpleNamespace) -> dict[TP, list[SimpleNamespace]]:
+    found: dict[TP, list[SimpleNamespace]] = {}
+    for message in messages:
+        found.setdefault(TP(message.topic, message.partition), []).append(message)
+    return found
+
+
 async def test_records_reach_the_handler_as_they_are() -> None:
     bench = Bench()
     bench.dispatcher.assign([P0])
-    bench.read(7, key=b"k", value=None, headers=[("h", b"1"), ("h", b"2")])
-    bench.read(8)
+    seven = fetched(7, key=b"k", value=None, headers=[("h", b"1"), ("h", b"2")])
+    await Fetching(bench, batch(seven, fetched(8)), None, None).run()
     await bench.settle()
     assert bench.handler.records == [
         InboundRecord(P0.topic, 0, 7, 12.5, b"k", None, (("h", b"1"), ("h", b"2"))),
@@ -106,15 +142,36 @@ async def test_records_reach_the_handler_as_they_are() -> None:
     ]
 
 
-async def test_what_was_fetched_before_a_rebalance_is_left_out() -> None:
+async def test_what_comes_twice_or_is_not_ours_is_left_out() -> None:
     bench = Bench()
     bench.dispatcher.assign([P0])
-    bench.app.consumer_generation_id = 2
-    bench.read(99, generation=1)
-    bench.read(5, generation=2)
-    bench.read(0, partition=1, generation=2)  # not ours
+    first = batch(fetched(5), fetched(7), fetched(3, partition=1))
+    await Fetching(bench, first, batch(fetched(5), fetched(6), fetched(8)), None).run()
+    await bench.settle()
+    assert bench.offsets == [5, 7, 8]
+
+
+async def test_what_was_fetched_when_a_rebalance_began_is_read_again() -> None:
+    def rebalance(consumer: Fetching) -> Any:
+        consumer.flow_active = False
+        return batch(fetched(99))
+
+    bench = Bench()
+    bench.dispatcher.assign([P0])
+    consumer = Fetching(bench, batch(fetched(5)), rebalance, None)
+    consumer.failing_seeks = 1
+    await consumer.run()
     await bench.settle()
     assert bench.offsets == [5]
+    assert consumer.seeks == 2
+
+
+async def test_a_stopped_consumer_is_no_fault_of_a_worker_that_stops() -> None:
+    bench = Bench()
+    with pytest.raises(ConsumerStoppedError):
+        await Fetching(bench, None, ConsumerStoppedError(), None).run()
+    bench.app._stopped.set()
+    await Fetching(bench, None, ConsumerStoppedError(), None).run()
 
 
 async def test_only_what_is_done_is_committed_and_only_once() -> None:
