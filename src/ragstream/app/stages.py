@@ -114,7 +114,13 @@ def build_stages(settings: Settings, topics: Topics, adapters: Adapters) -> Stag
             rrf_k=settings.qdrant.rrf_k,
             byte_budget=settings.delivery.event_bytes,
         ),
-        rerank=Rerank(reranker, adapters.store, clock=clock, timeout=settings.rag.reranker_timeout),
+        rerank=Rerank(
+            reranker,
+            adapters.store,
+            clock=clock,
+            timeout=settings.rag.reranker_timeout,
+            byte_budget=settings.delivery.event_bytes,
+        ),
         answer=AnswerQuestion(
             generator,
             counter=counter,

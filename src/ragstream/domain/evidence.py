@@ -114,8 +114,8 @@ class Document(BaseModel):
     """A piece of evidence: one chunk as it was found.
 
     ``score`` is the score by which the list it stands in is ordered (higher is better);
-    comparable within one list only. ``text`` is empty when ``by_reference`` is set: the chunk is
-    then read again from the store by ``collection`` and ``id``.
+    comparable within one list only. ``text`` and ``metadata`` are empty when ``by_reference`` is
+    set: the chunk is then read again from the store by ``collection`` and ``id``.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")

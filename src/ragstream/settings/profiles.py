@@ -77,6 +77,8 @@ PROFILES: dict[str, dict[str, Any]] = {
             },
         },
         "embeddings": {"provider": "onnx", "model": "all-MiniLM-L6-v2", "dimensions": 384},
+        # One process encodes, and the local store searches one at a time: more would only wait.
+        "delivery": {"concurrency": {"retrieve": 8}},
     },
 }
 

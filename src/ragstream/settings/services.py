@@ -190,7 +190,7 @@ class DeliverySettings(Section):
         800_000,
         ge=10_000,
         lt=900_000,
-        description="Bytes of document text in an event; beyond it documents go by reference",
+        description="Bytes of documents in an event; beyond it they go by reference",
     )
 
     @field_validator("default_deadline")

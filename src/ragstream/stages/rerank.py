@@ -8,21 +8,29 @@ from ragstream.domain.events import Evidence, Reranked, Retrieved
 from ragstream.domain.evidence import Document
 from ragstream.domain.ports import Clock, Reranker, VectorStore
 from ragstream.retrieval.coverage import cover_releases
-from ragstream.stages.references import resolved
+from ragstream.stages.references import resolved, within_budget
 
 __all__ = ["Rerank"]
 
 
 class Rerank:
-    """The stage. ``timeout``: seconds for the reranker's call, never past the deadline."""
+    """The stage. ``timeout``: seconds for the reranker's call, never past the deadline;
+    ``byte_budget``: bytes of documents an event may carry."""
 
     def __init__(
-        self, reranker: Reranker, store: VectorStore, *, clock: Clock, timeout: float = 8.0
+        self,
+        reranker: Reranker,
+        store: VectorStore,
+        *,
+        clock: Clock,
+        timeout: float = 8.0,
+        byte_budget: int = 800_000,
     ) -> None:
         self._reranker = reranker
         self._store = store
         self._clock = clock
         self._timeout = timeout
+        self._byte_budget = byte_budget
 
     async def __call__(self, job: Retrieved) -> Reranked:
         remaining = max(0.001, (job.deadline - self._clock.now()).total_seconds())
@@ -36,7 +44,9 @@ class Rerank:
                 document.model_copy(update={"score": score})
                 for document, score in zip(ranked, ranking.scores, strict=True)
             ]
-        kept = _covering(ranked, candidates, job) if ranked else []
+        kept = within_budget(
+            _covering(ranked, candidates, job) if ranked else [], self._byte_budget
+        )
         evidence = Evidence.model_validate(
             {**dict(job.evidence), "documents": tuple(kept), "ranked_by": ranking.ranked_by}
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from ragstream.domain.errors import DependencyUnavailable
 from ragstream.domain.events import Evidence, Retrieved, Routed
@@ -25,13 +24,14 @@ from ragstream.retrieval.decay import by_recency
 from ragstream.retrieval.dedupe import dedupe
 from ragstream.retrieval.fusion import fuse_by_rank
 from ragstream.retrieval.versions import Resolutions, resolve_releases
+from ragstream.stages.references import within_budget
 
 __all__ = ["Retrieve"]
 
 
 class Retrieve:
     """The stage. ``timeout``: seconds for the search of all collections together;
-    ``byte_budget``: bytes of text an event may carry, beyond which documents go by reference."""
+    ``byte_budget``: bytes of documents an event may carry, beyond which they go by reference."""
 
     def __init__(
         self,
@@ -141,19 +141,6 @@ def _labelled(document: Document, job: Routed, resolutions: Resolutions | None) 
         exact=any(resolution.exact for resolution in serves.values()),
     )
     return document.model_copy(update={"version": relation})
-
-
-def within_budget(documents: Sequence[Document], budget: int) -> list[Document]:
-    """Documents that exceed the budget of bytes give up their text and go by reference."""
-    kept = []
-    for document in documents:
-        size = len(document.text.encode())
-        if size <= budget:
-            budget -= size
-            kept.append(document)
-        else:
-            kept.append(document.model_copy(update={"text": "", "by_reference": True}))
-    return kept
 
 
 def _with_evidence(job: Routed, evidence: Evidence) -> Retrieved:

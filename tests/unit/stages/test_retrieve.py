@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ragstream.adapters.memory_vectors import MemoryVectorStore
 from ragstream.domain.errors import PartialFailure
 from ragstream.domain.events import Evidence, Routed
-from ragstream.domain.evidence import Document, SearchHits, SearchMode, SearchRequest
+from ragstream.domain.evidence import Document, Metadata, SearchHits, SearchMode, SearchRequest
 from ragstream.stages.retrieve import Retrieve
 from tests.support.stages import Library, evidence, names, routed, source
 
@@ -246,25 +246,34 @@ async def test_without_a_corpus_generation_the_routes_stands(library: Library) -
 
 @given(
     texts=st.lists(st.text("aä日\n", max_size=30), max_size=8),
-    budget=st.integers(0, 100),
+    budget=st.integers(0, 4000),
 )
-async def test_texts_beyond_the_budget_go_by_reference(texts: list[str], budget: int) -> None:
+async def test_documents_beyond_the_budget_go_by_reference(texts: list[str], budget: int) -> None:
     documents = [evidence(str(n), f"{n}{text}") for n, text in enumerate(texts)]
     library = await Library.open(_Fixed(*documents))
     job = await stage(library, byte_budget=budget)(routed(candidates=20))
     found = job.evidence.documents
     assert names(found) == names(documents)
-    assert sum(len(document.text.encode()) for document in found) <= budget
+    whole = [document for document in found if not document.by_reference]
+    assert sum(map(_size, whole)) <= budget
     for before, after in zip(documents, found, strict=True):
-        assert after.text == ("" if after.by_reference else before.text)
-        assert (after.id, after.metadata) == (before.id, before.metadata)
+        assert after.id == before.id
+        if after.by_reference:
+            assert (after.text, after.metadata) == ("", Metadata())
+        else:
+            assert (after.text, after.metadata) == (before.text, before.metadata)
+
+
+def _size(document: Document) -> int:
+    return len(document.text.encode()) + len(document.metadata.model_dump_json().encode())
 
 
 async def test_what_fits_the_budget_goes_along() -> None:
     library = await Library.open(
         _Fixed(evidence("a", "aaaa"), evidence("b", "bbbb"), evidence("c", "c"))
     )
-    job = await stage(library, byte_budget=5)(routed())
+    budget = _size(evidence("a", "aaaa")) + _size(evidence("c", "c"))
+    job = await stage(library, byte_budget=budget)(routed())
     assert [(d.text, d.by_reference) for d in job.evidence.documents] == [
         ("aaaa", False),
         ("", True),
