@@ -80,6 +80,10 @@ def _is_complete(lines: list[str], following: str) -> bool:
 
 
 def _prose(paragraph: str) -> Iterator[str]:
+    if paragraph.startswith("|"):
+        # What stands in a row of a table belongs together; its bars are nothing to read.
+        yield " – ".join(cell for cell in map(str.strip, paragraph.split("|")) if cell)
+        return
     paragraph = _ITEM.sub("", paragraph).strip()
     if is_value_line(paragraph):
         yield paragraph
