@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -7,6 +8,12 @@ import pytest
 
 from ragstream.devstack.state import Endpoints
 from tests.support.stack import running_stack
+
+
+# Whoever runs the tests may ignore these (`nohup`, a job in the background), which processes that
+# the tests start would inherit, and take for a wish.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
