@@ -9,7 +9,6 @@ import pytest
 from ragstream.devstack.state import Endpoints
 from tests.support.stack import running_stack
 
-
 # Whoever runs the tests may ignore these (`nohup`, a job in the background), which processes that
 # the tests start would inherit, and take for a wish.
 signal.signal(signal.SIGINT, signal.default_int_handler)
