@@ -141,15 +141,16 @@ KEPT = [True, "kept", {"maxmemory-policy": "allkeys-lru"}, "GRÖßE", "UTF8", {"
 
 
 async def test_serves_real_clients_and_finds_its_data_again(folder: Path) -> None:
+    others = children(os.getpid())  # of a stack that other tests share
     async with Stack(folder / "state") as stack:
         first = stack.endpoints
         assert stat.S_IMODE((folder / "state" / "dev.env").stat().st_mode) == 0o600
         await write_everywhere(first)
         assert await read_everywhere(first) == KEPT
         assert await produce_with_the_console(first, "from the console") == b"from the console"
-        children_before = children(os.getpid())
-        assert len(children_before) >= 4
-    assert await all_gone(children_before)
+        started = [one for one in children(os.getpid()) if one not in others]
+        assert len(started) >= 4
+    assert await all_gone(started)
     assert not (folder / "state" / "dev.env").exists()
 
     async with Stack(folder / "state") as stack:
@@ -168,7 +169,7 @@ async def test_nothing_survives_a_killed_stack_and_the_next_recovers(folder: Pat
         assert seen.pid == process.pid
         assert {c.name for c in seen.components} == {"kafka", "valkey", "postgres", "vectors", "me"}
         assert all(c.running and 0 < c.memory <= c.rss for c in seen.components)
-        assert seen.total < 1024
+        assert seen.total - next(c.memory for c in seen.components if c.name == "me") < 900
 
         left = children(process.pid)
         process.kill()
