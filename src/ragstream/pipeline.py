@@ -7,7 +7,7 @@ documents → ingest → index-changes                               answers →
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -123,7 +123,9 @@ def build_units(
             else EffectHandler(step, services)
         )
         group = services.topics.group(step.stage)
-        units.append(StageUnit(step.stage, step.source, group, handler, window))
+        # As many again as may work: those that are publishing leave no gap behind them.
+        wide = replace(window, records=max(window.records, 2 * step.concurrency))
+        units.append(StageUnit(step.stage, step.source, group, handler, wide))
     return units
 
 
