@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_each_topic_leads_to_the_next() -> None:
     steps = {step.stage: step for step in plan()}
     assert tuple(steps) == STAGES
     chain = ["route", "retrieve", "rerank", "answer", "history"]
-    for before, after in zip(chain, chain[1:], strict=False):
+    for before, after in pairwise(chain):
         assert steps[before].target == steps[after].source
 
 
