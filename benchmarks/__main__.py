@@ -64,7 +64,7 @@ async def run_case(case: str, site: Site, given: argparse.Namespace) -> dict[str
             "rounds": [asdict(one) for one in rounds],
         }
     if case == "slow":
-        return {case: asdict(await slow.measure(site, records=800 if given.quick else 1600))}
+        return {case: asdict(await slow.measure(site, records=800 if given.quick else 3200))}
     if case == "backlog":
         return {case: asdict(await backlog.measure(site))}
     if case == "failover":

@@ -37,7 +37,7 @@ class Slow:
     beside_p99: float
 
 
-async def measure(site: Site, *, records: int = 1600, probes: int = 100) -> Slow:
+async def measure(site: Site, *, records: int = 3200, probes: int = 100) -> Slow:
     peer = PEERS["ragstream"]
     order = replace(await site.order(peer), work=WORK, slow=3, concurrency=IN_FLIGHT)
     async with (
@@ -75,7 +75,7 @@ async def _beside(site: Site, given: Order, probes: int) -> list[Sent]:
         site.process(peer, order) as process,
     ):
         await whole.warm_up(process, records=100)
-        backlog = (await others.burst(1200)).sent  # has left the stages before the slow one
+        backlog = (await others.burst(1600)).sent  # has left the stages before the slow one
         assert backlog
         beside = await others.steady(20, probes)
         await others.arrival(beside, timeout=60)

@@ -184,7 +184,8 @@ class _StageApp(faust.App):
             broker_session_timeout=session_timeout,
             broker_heartbeat_interval=min(1.0, session_timeout / 3.3),
             broker_request_timeout=max(90.0, session_timeout + 1),
-            broker_max_poll_records=500,
+            broker_max_poll_records=128,
+            consumer_max_fetch_size=256 * 1024,  # a larger batch comes all the same, alone
             broker_max_poll_interval=1e6,  # a full window must not look like a dead process
             consumer_group_instance_id=instance_id,
             stream_wait_empty=False,  # the dispatcher drains, within bounds

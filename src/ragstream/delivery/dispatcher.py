@@ -47,7 +47,7 @@ class Window:
     """Bounds. ``records``: handlers running at once; ``per_partition``: records read beyond the
     committable offset; ``per_key``: records waiting behind one key."""
 
-    records: int = 256
+    records: int = 128
     per_partition: int = 512
     per_key: int = 64
 

@@ -148,7 +148,7 @@ class QdrantSettings(Section):
 
 class WindowSettings(Section):
     records: Count = Field(
-        256, description="Records of a stage under way at once; at least twice its concurrency"
+        128, description="Records of a stage under way at once; at least twice its concurrency"
     )
     per_partition: Count = Field(512, description="Records read beyond the committable offset")
     per_key: Count = Field(64, description="Records that wait behind one key")
