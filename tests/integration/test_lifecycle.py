@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from aiokafka import ConsumerRecord
 
 from ragstream.devstack.state import Endpoints
@@ -24,25 +22,6 @@ from tests.support.vectors import LocalVectors, start
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 ACKS = "What is the default of acks in Kafka 3.7?"
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def model() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer() as server:
-        yield server
-
-
-@pytest.fixture
-def variables(model: OpenAIServer) -> dict[str, str]:
-    """Of workers that start quickly and notice quickly."""
-    return {
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_MODEL": "small",
-        "RAGSTREAM_EMBEDDINGS__PROVIDER": "openai",
-        "RAGSTREAM_DELIVERY__DRAIN": "1",
-        "RAGSTREAM_DELIVERY__SESSION_TIMEOUT": "6",
-        "RAGSTREAM_DELIVERY__RETRY_MAX": "0.5",
-    }
 
 
 def identity(record: ConsumerRecord) -> tuple[object, ...]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import orjson
 import pytest
-import pytest_asyncio
 
 from ragstream.devstack.state import Endpoints
 from ragstream.testing import OpenAIServer
@@ -19,23 +17,6 @@ from tests.support.topiclog import headers
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module")]
 
 ACKS = "What is the default of acks in Kafka 3.7?"
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def model() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer() as server:
-        yield server
-
-
-@pytest.fixture
-def variables(model: OpenAIServer) -> dict[str, str]:
-    return {
-        "OPENAI_BASE_URL": model.base_url,
-        "OPENAI_MODEL": "small",
-        "RAGSTREAM_EMBEDDINGS__PROVIDER": "openai",
-        "RAGSTREAM_DELIVERY__DRAIN": "1",
-        "RAGSTREAM_DELIVERY__SESSION_TIMEOUT": "6",
-    }
 
 
 async def test_dead_letters(stack: Endpoints, variables: dict[str, str], tmp_path: Path) -> None:
