@@ -36,6 +36,7 @@ from ragstream.domain.events import (
     Routed,
     Routing,
 )
+from ragstream.domain.ports import Marks
 from ragstream.domain.topics import Topics
 from ragstream.pipeline import Stages, StageUnit, build_units, floor_plan
 from ragstream.stages.route import Acceptance
@@ -99,7 +100,7 @@ async def build(given: Order, resources: AsyncExitStack) -> list[StageUnit]:
         clock=SystemClock(),
         backoff=Backoff(),
         ledger=await _ledger(given, resources),
-        **_marks(given, resources),
+        marks=_marks(given, resources),
     )
     parts = [route, retrieve, rerank, answer]
     if given.work:
@@ -120,18 +121,12 @@ async def _ledger(given: Order, resources: AsyncExitStack) -> Any:
     return postgres.PostgresLedger(database)
 
 
-def _marks(given: Order, resources: AsyncExitStack) -> dict[str, Any]:
+def _marks(given: Order, resources: AsyncExitStack) -> Marks:
     if given.redis is None:
-        return {
-            "cancel_marks": memory_state.MemoryCancelMarks(),
-            "done_marks": memory_state.MemoryDoneMarks(),
-        }
+        return memory_state.MemoryMarks()
     connection = redis.connect(given.redis, prefix=given.prefix)
     resources.push_async_callback(connection.aclose)
-    return {
-        "cancel_marks": redis.RedisCancelMarks(connection),
-        "done_marks": redis.RedisDoneMarks(connection),
-    }
+    return redis.RedisMarks(connection)
 
 
 def tell_statistics(path: str) -> None:

@@ -182,9 +182,7 @@ async def _cancelling(bus: Bus, pipeline: Pipeline) -> AsyncIterator[None]:
                     log.exception("can't read the control record at %d", record.offset)
                     continue
                 pipeline.services.cancellations.cancel(cancel.tenant, cancel.query_id)
-                await pipeline.adapters.cancel_marks.mark(
-                    cancel.tenant, cancel.query_id, ttl=CANCEL_TTL
-                )
+                await pipeline.adapters.marks.cancel(cancel.tenant, cancel.query_id, ttl=CANCEL_TTL)
 
         async with background(follow()):
             yield

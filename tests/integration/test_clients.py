@@ -77,11 +77,11 @@ async def test_records_of_an_aborted_transaction_were_never_published(site: Depl
 
 async def test_a_query_may_be_cancelled_before_it_comes(site: Deployment) -> None:
     connection = redis.connect(site.environment["RAGSTREAM_REDIS__URL"], prefix=site.topics.prefix)
-    marks = redis.RedisCancelMarks(connection)
+    marks = redis.RedisMarks(connection)
     async with site.client() as client, asyncio.timeout(PATIENCE):
         for query_id in ("theirs", "never"):
             await client.cancel(query_id)
-            while not await marks.is_marked("default", query_id):
+            while not (await marks.look("", "default", query_id)).cancelled:
                 await asyncio.sleep(0.05)
     await connection.aclose()
     await site.ask("theirs", ACKS, tenant="acme")

@@ -9,15 +9,13 @@ from redis.asyncio import Redis
 from ragstream.adapters import redis
 from ragstream.adapters.memory_state import (
     MemoryAnswerCache,
-    MemoryCancelMarks,
     MemoryCorpusGenerations,
-    MemoryDoneMarks,
+    MemoryMarks,
 )
 from ragstream.adapters.redis import (
     RedisAnswerCache,
-    RedisCancelMarks,
     RedisCorpusGenerations,
-    RedisDoneMarks,
+    RedisMarks,
 )
 from ragstream.domain.errors import DependencyUnavailable
 from tests.ports.answers import answer, failed
@@ -42,19 +40,12 @@ def generations(request):
 
 
 @pytest.fixture(params=BOTH)
-def cancel_marks(request):
+def marks(request):
+    """A factory: the time to live of done inputs is set once for all."""
     if request.param == "memory":
-        return MemoryCancelMarks()
-    return RedisCancelMarks(request.getfixturevalue("redis_connection"))
-
-
-@pytest.fixture(params=BOTH)
-def done_marks(request):
-    """A factory: the time to live is set once for all marks."""
-    if request.param == "memory":
-        return MemoryDoneMarks
+        return MemoryMarks
     connection = request.getfixturevalue("redis_connection")
-    return lambda **options: RedisDoneMarks(connection, **options)
+    return lambda **options: RedisMarks(connection, **options)
 
 
 async def until_none(read):
@@ -126,25 +117,43 @@ async def test_an_evicted_generation_does_not_come_back(redis_connection, valkey
 # --- marks ---------------------------------------------------------------------------------
 
 
-async def test_cancel_marks(cancel_marks):
-    assert await cancel_marks.is_marked("a", "q") is False
-    await cancel_marks.mark("a", "q", ttl=60)
-    assert await cancel_marks.is_marked("a", "q") is True
-    assert await cancel_marks.is_marked("b", "q") is False
-    assert await cancel_marks.is_marked("a", "*") is False
-    await cancel_marks.mark("a", "short", ttl=0.05)
-    await until_none(lambda: cancel_marks.is_marked("a", "short"))
+async def cancelled(marks, tenant, query_id):
+    return (await marks.look("none", tenant, query_id)).cancelled
 
 
-async def test_done_marks(done_marks):
-    marks = done_marks()
-    assert await marks.is_marked("x") is False
-    await marks.mark("x")
-    assert await marks.is_marked("x") is True
-    assert await marks.is_marked("y") is False
-    brief = done_marks(ttl=0.05)
-    await brief.mark("z")
-    await until_none(lambda: brief.is_marked("z"))
+async def done(marks, id):
+    return (await marks.look(id, "none", "none")).done
+
+
+async def test_cancelled_queries(marks):
+    marks = marks()
+    assert await cancelled(marks, "a", "q") is False
+    await marks.cancel("a", "q", ttl=60)
+    assert await cancelled(marks, "a", "q") is True
+    assert await cancelled(marks, "b", "q") is False
+    assert await cancelled(marks, "a", "*") is False
+    await marks.cancel("a", "short", ttl=0.05)
+    await until_none(lambda: cancelled(marks, "a", "short"))
+
+
+async def test_done_inputs(marks):
+    many = marks()
+    assert await done(many, "x") is False
+    await many.done("x")
+    assert await done(many, "x") is True
+    assert await done(many, "y") is False
+    brief = marks(ttl=0.05)
+    await brief.done("z")
+    await until_none(lambda: done(brief, "z"))
+
+
+async def test_both_are_looked_at_together(marks):
+    marks = marks()
+    await marks.done("x")
+    await marks.cancel("a", "q", ttl=60)
+    looks = [("x", "a", "q"), ("x", "a", "r"), ("y", "a", "q"), ("y", "b", "q")]
+    found = [tuple(await marks.look(*one)) for one in looks]
+    assert found == [(True, True), (True, False), (False, True), (False, False)]
 
 
 async def test_memory_tables_are_bounded():
@@ -173,8 +182,8 @@ async def test_an_unreadable_entry_is_none_and_gone(redis_connection, valkey, va
 @pytest.mark.integration
 async def test_keys_are_namespaced_and_expire(redis_connection, valkey):
     await RedisAnswerCache(redis_connection).put("acme", "k:1", answer(), ttl=60)
-    await RedisCancelMarks(redis_connection).mark("acme", "q", ttl=60)
-    await RedisDoneMarks(redis_connection).mark("d")
+    await RedisMarks(redis_connection).cancel("acme", "q", ttl=60)
+    await RedisMarks(redis_connection).done("d")
     prefix = redis_connection.key("x").removesuffix(":x")
     assert prefix.endswith(":v1")
     async with Redis.from_url(valkey.url, decode_responses=True) as client:
@@ -198,10 +207,10 @@ def own_valkey():
 async def tables_fail_open(connection):
     assert await RedisAnswerCache(connection).get("a", "k") is None
     await RedisAnswerCache(connection).put("a", "k", answer(), ttl=60)
-    await RedisCancelMarks(connection).mark("a", "q", ttl=60)
-    assert await RedisCancelMarks(connection).is_marked("a", "q") is False
-    await RedisDoneMarks(connection).mark("d")
-    assert await RedisDoneMarks(connection).is_marked("d") is False
+    marks = RedisMarks(connection)
+    await marks.cancel("a", "q", ttl=60)
+    await marks.done("d")
+    assert await marks.look("d", "a", "q") == (False, False)
     with pytest.raises(DependencyUnavailable) as caught:
         await RedisCorpusGenerations(connection).current("a")
     assert caught.value.dependency == "redis"
@@ -221,7 +230,7 @@ async def test_outage_fails_open_and_recovers(own_valkey, caplog):
     await tables_fail_open(connection)
     with pytest.raises(DependencyUnavailable):
         await connection.ping()
-    assert connection.failures == 9
+    assert connection.failures == 8
     assert len([record for record in caplog.records if "does not answer" in record.message]) == 1
     own_valkey.start()
     await connection.ping()
@@ -236,8 +245,8 @@ async def test_a_restart_between_two_calls_goes_unnoticed(own_valkey):
     await connection.ping()
     own_valkey.stop()
     own_valkey.start()
-    await RedisCancelMarks(connection).mark("a", "q", ttl=60)
-    assert await RedisCancelMarks(connection).is_marked("a", "q")
+    await RedisMarks(connection).cancel("a", "q", ttl=60)
+    assert await cancelled(RedisMarks(connection), "a", "q")
     assert connection.failures == 0
     await connection.aclose()
 
@@ -250,11 +259,11 @@ async def test_a_hanging_server_costs_one_time_limit(own_valkey):
     async with asyncio.timeout(30):
         for _ in range(50):
             await tables_fail_open(connection)
-    assert connection.failures == 400
+    assert connection.failures == 350
     own_valkey.resume()
     await connection.ping()
-    await RedisCancelMarks(connection).mark("a", "q", ttl=60)
-    assert await RedisCancelMarks(connection).is_marked("a", "q")
+    await RedisMarks(connection).cancel("a", "q", ttl=60)
+    assert await cancelled(RedisMarks(connection), "a", "q")
     await connection.aclose()
 
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Hashable
 
 from ragstream.adapters.turns import turns_of
 from ragstream.domain.events import Answer, AnswerStatus, Turn
+from ragstream.domain.ports import Marked
 from ragstream.domain.records import OutcomeKey, Replay, StoredOutcome
 
 __all__ = [
     "MemoryAnswerCache",
-    "MemoryCancelMarks",
     "MemoryCorpusGenerations",
-    "MemoryDoneMarks",
     "MemoryHistory",
     "MemoryLedger",
+    "MemoryMarks",
     "MemoryReplays",
     "MemoryStops",
 ]
@@ -74,29 +74,26 @@ class MemoryCorpusGenerations:
         return self._generations[tenant]
 
 
-class MemoryCancelMarks:
-    def __init__(self, *, limit: int = 100_000, now: Now = time.monotonic) -> None:
-        self._marks = _Expiring(now, limit)
+class MemoryMarks:
+    """``ttl``: seconds for which done inputs are remembered."""
 
-    async def mark(self, tenant: str, query_id: str, *, ttl: float) -> None:
-        self._marks.set((tenant, query_id), True, ttl)
-
-    async def is_marked(self, tenant: str, query_id: str) -> bool:
-        return self._marks.get((tenant, query_id)) is not None
-
-
-class MemoryDoneMarks:
     def __init__(
         self, *, ttl: float = 86_400.0, limit: int = 100_000, now: Now = time.monotonic
     ) -> None:
         self._ttl = ttl
-        self._marks = _Expiring(now, limit)
+        self._done = _Expiring(now, limit)
+        self._cancelled = _Expiring(now, limit)
 
-    async def mark(self, id: str) -> None:
-        self._marks.set(id, True, self._ttl)
+    async def look(self, id: str, tenant: str, query_id: str) -> Marked:
+        return Marked(
+            self._done.get(id) is not None, self._cancelled.get((tenant, query_id)) is not None
+        )
 
-    async def is_marked(self, id: str) -> bool:
-        return self._marks.get(id) is not None
+    async def done(self, id: str) -> None:
+        self._done.set(id, True, self._ttl)
+
+    async def cancel(self, tenant: str, query_id: str, *, ttl: float) -> None:
+        self._cancelled.set((tenant, query_id), True, ttl)
 
 
 class MemoryLedger:

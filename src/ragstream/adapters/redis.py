@@ -26,13 +26,13 @@ from redis.exceptions import RedisError
 
 from ragstream.domain.errors import DependencyUnavailable
 from ragstream.domain.events import Answer
+from ragstream.domain.ports import Marked
 
 __all__ = [
     "RedisAnswerCache",
-    "RedisCancelMarks",
     "RedisConnection",
     "RedisCorpusGenerations",
-    "RedisDoneMarks",
+    "RedisMarks",
     "connect",
 ]
 
@@ -186,35 +186,26 @@ class RedisCorpusGenerations:
         return int(await self._redis.run(lambda redis: redis.eval(self._NEXT, 1, name, action)))
 
 
-class RedisCancelMarks:
-    """Cancelled queries, for as long as ``ttl`` seconds. A mark may precede its query."""
-
-    def __init__(self, connection: RedisConnection) -> None:
-        self._redis = connection
-
-    async def mark(self, tenant: str, query_id: str, *, ttl: float) -> None:
-        name = self._redis.key("cancel", tenant, query_id)
-        await self._redis.attempt(lambda redis: redis.set(name, b"1", px=_milliseconds(ttl)))
-
-    async def is_marked(self, tenant: str, query_id: str) -> bool:
-        name = self._redis.key("cancel", tenant, query_id)
-        return bool(await self._redis.attempt(lambda redis: redis.exists(name)))
-
-
-class RedisDoneMarks:
-    """Inputs whose output is confirmed. ``ttl``: seconds; longer than a redelivery may lag."""
+class RedisMarks:
+    """Done inputs, for ``ttl`` seconds (longer than a redelivery may lag); cancelled queries."""
 
     def __init__(self, connection: RedisConnection, *, ttl: float = 86_400.0) -> None:
         self._redis = connection
         self._ttl = ttl
 
-    async def mark(self, id: str) -> None:
-        name = self._redis.key("done", id)
-        await self._redis.attempt(lambda redis: redis.set(name, b"1", px=_milliseconds(self._ttl)))
+    async def look(self, id: str, tenant: str, query_id: str) -> Marked:
+        names = self._redis.key("done", id), self._redis.key("cancel", tenant, query_id)
+        found = await self._redis.attempt(lambda redis: redis.mget(names))
+        return Marked(*(value is not None for value in found)) if found else Marked()
 
-    async def is_marked(self, id: str) -> bool:
-        name = self._redis.key("done", id)
-        return bool(await self._redis.attempt(lambda redis: redis.exists(name)))
+    async def done(self, id: str) -> None:
+        await self._set(self._redis.key("done", id), self._ttl)
+
+    async def cancel(self, tenant: str, query_id: str, *, ttl: float) -> None:
+        await self._set(self._redis.key("cancel", tenant, query_id), ttl)
+
+    async def _set(self, name: str, ttl: float) -> None:
+        await self._redis.attempt(lambda redis: redis.set(name, b"1", px=_milliseconds(ttl)))
 
 
 def _milliseconds(seconds: float) -> int:

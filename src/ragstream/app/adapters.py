@@ -22,13 +22,12 @@ from ragstream.connection import kafka_connection, open_database
 from ragstream.domain.errors import ConfigurationError
 from ragstream.domain.ports import (
     AnswerCache,
-    CancelMarks,
     CollectionSpec,
     CorpusGenerations,
     DeltaSink,
     DenseEncoder,
-    DoneMarks,
     History,
+    Marks,
     OutcomeLedger,
     Publisher,
     SparseEncoder,
@@ -60,8 +59,7 @@ class Adapters:
     deltas: DeltaSink
     cache: AnswerCache
     generations: CorpusGenerations
-    cancel_marks: CancelMarks
-    done_marks: DoneMarks
+    marks: Marks
     ledger: OutcomeLedger
     history: History
     stops: StageStops
@@ -140,8 +138,7 @@ def _caches(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
         return {
             "cache": memory_state.MemoryAnswerCache(),
             "generations": memory_state.MemoryCorpusGenerations(),
-            "cancel_marks": memory_state.MemoryCancelMarks(),
-            "done_marks": memory_state.MemoryDoneMarks(),
+            "marks": memory_state.MemoryMarks(),
         }
     connection = redis.connect(
         settings.redis.url.get_secret_value(),
@@ -154,8 +151,7 @@ def _caches(settings: Settings, stack: AsyncExitStack) -> dict[str, Any]:
     return {
         "cache": redis.RedisAnswerCache(connection),
         "generations": redis.RedisCorpusGenerations(connection),
-        "cancel_marks": redis.RedisCancelMarks(connection),
-        "done_marks": redis.RedisDoneMarks(connection),
+        "marks": redis.RedisMarks(connection),
     }
 
 

@@ -37,7 +37,7 @@ from ragstream.domain.errors import (
 )
 from ragstream.domain.events import Answer, Job, Query, Rejection
 from ragstream.domain.outcomes import failed_answer, with_timing
-from ragstream.domain.ports import CancelMarks, Clock, DoneMarks, OutcomeLedger, Publisher
+from ragstream.domain.ports import Clock, Marks, OutcomeLedger, Publisher
 from ragstream.domain.records import InboundRecord, OutboundRecord, OutcomeKey, StoredOutcome
 from ragstream.domain.topics import Topics
 from ragstream.wire import Envelope, encode, event_id, readable_fields, record_key
@@ -61,8 +61,7 @@ class Services:
     topics: Topics
     ledger: OutcomeLedger
     publisher: Publisher
-    cancel_marks: CancelMarks
-    done_marks: DoneMarks
+    marks: Marks
     cancellations: Cancellations
     clock: Clock
     backoff: Backoff
@@ -134,18 +133,15 @@ class QueryHandler:
         asked = self._step.source == services.topics.queries
         place = (*record.topic_partition, record.offset) if asked else ()
         mark = event_id(*key, job.fingerprint, self._step.stage, *place, "done")
-        stored, done, cancelled = await asyncio.gather(
-            self._ledger(lambda: services.ledger.find(key), lease),
-            services.done_marks.is_marked(mark),
-            services.cancel_marks.is_marked(job.tenant, job.query_id),
-        )
-        if done:
+        marked = await services.marks.look(mark, job.tenant, job.query_id)
+        if marked.done:
             return  # its output is confirmed: a repeat would only multiply
+        stored = await self._ledger(lambda: services.ledger.find(key), lease)
         if stored is not None:
             await self._publish_outcome(job, stored, lease)
-            await services.done_marks.mark(mark)
+            await services.marks.done(mark)
             return
-        result = await self._work(record, job, lease, cancelled=cancelled)
+        result = await self._work(record, job, lease, cancelled=marked.cancelled)
         if not isinstance(result, Answer):
             try:
                 await self._publish([self._next_record(result, envelope)], lease)
@@ -153,7 +149,7 @@ class QueryHandler:
                 result = failed_answer(job, error, stage=self._step.stage, now=services.clock.now())
         if isinstance(result, Answer):
             await self._conclude(job, result, envelope, lease)
-        await services.done_marks.mark(mark)
+        await services.marks.done(mark)
 
     async def _work(
         self, record: InboundRecord, job: Job, lease: Lease, *, cancelled: bool

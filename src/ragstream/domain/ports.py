@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ragstream.domain.events import Answer, AnswerDelta, Query, Turn, Usage
 from ragstream.domain.evidence import (
@@ -32,7 +32,6 @@ from ragstream.domain.records import (
 __all__ = [
     "AnswerCache",
     "Bus",
-    "CancelMarks",
     "ChatMessage",
     "Clock",
     "CollectionSpec",
@@ -40,11 +39,12 @@ __all__ = [
     "DeltaSink",
     "DenseEncoder",
     "DocumentRef",
-    "DoneMarks",
     "GeneratedPiece",
     "Generator",
     "History",
     "IntentClassifier",
+    "Marked",
+    "Marks",
     "OutcomeLedger",
     "Prompt",
     "Publisher",
@@ -293,21 +293,27 @@ class CorpusGenerations(Protocol):
     async def bump(self, tenant: str) -> int: ...
 
 
-class CancelMarks(Protocol):
-    """Which queries were cancelled. Best effort: fails open."""
+class Marked(NamedTuple):
+    """What is known of an input: its output is confirmed, its query was cancelled."""
 
-    async def mark(self, tenant: str, query_id: str, *, ttl: float) -> None: ...
+    done: bool = False
+    cancelled: bool = False
 
-    async def is_marked(self, tenant: str, query_id: str) -> bool: ...
 
-
-class DoneMarks(Protocol):
+class Marks(Protocol):
     """Which inputs of a stage have their output confirmed, by an id that is the same for every
-    copy of the input. Best effort: fails open, so that a lost mark costs a repeat."""
+    copy of the input, and which queries were cancelled. Best effort: fails open, so that a lost
+    mark costs a repeat, or a cancellation that goes unheard."""
 
-    async def mark(self, id: str) -> None: ...
+    async def look(self, id: str, tenant: str, query_id: str) -> Marked:
+        """Both at once: a stage looks at every input."""
+        ...
 
-    async def is_marked(self, id: str) -> bool: ...
+    async def done(self, id: str) -> None: ...
+
+    async def cancel(self, tenant: str, query_id: str, *, ttl: float) -> None:
+        """``ttl``: seconds that it is remembered. A mark may precede its query."""
+        ...
 
 
 class OutcomeLedger(Protocol):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import orjson
 
 from ragstream.adapters.memory import MemoryBus
-from ragstream.adapters.memory_state import MemoryCancelMarks, MemoryDoneMarks, MemoryLedger
+from ragstream.adapters.memory_state import MemoryLedger, MemoryMarks
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.dispatcher import Lease
 from ragstream.delivery.queries import QueryHandler, QueryStep, Services
@@ -54,8 +54,7 @@ class Bench:
             topics=TOPICS,
             ledger=MemoryLedger(),
             publisher=self.bus,
-            cancel_marks=MemoryCancelMarks(),
-            done_marks=MemoryDoneMarks(),
+            marks=MemoryMarks(),
             cancellations=self.cancellations,
             clock=self.clock,
             backoff=Backoff(base=0.001, limit=0.002),

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from ragstream.adapters.memory import MemoryBus
-from ragstream.adapters.memory_state import MemoryCancelMarks, MemoryDoneMarks, MemoryLedger
+from ragstream.adapters.memory_state import MemoryLedger, MemoryMarks
 from ragstream.delivery.cancellation import Cancellations
 from ragstream.delivery.deadletter import DEAD_LETTER_PREFIX
 from ragstream.delivery.dispatcher import Lease
@@ -65,8 +65,7 @@ class Bench:
             topics=TOPICS,
             ledger=MemoryLedger(),
             publisher=self.bus,
-            cancel_marks=MemoryCancelMarks(),
-            done_marks=MemoryDoneMarks(),
+            marks=MemoryMarks(),
             cancellations=Cancellations(),
             clock=SetClock(),
             backoff=Backoff(base=0.0001, limit=0.0002),

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ragstream.adapters.memory import MemoryBus
-from ragstream.adapters.memory_state import MemoryDoneMarks
+from ragstream.adapters.memory_state import MemoryMarks
 from ragstream.delivery.queries import LARGEST_ANSWER, QueryHandler
 from ragstream.domain.errors import (
     DependencyUnavailable,
@@ -208,7 +208,7 @@ async def test_redelivery_of_what_is_published_is_not_published_again() -> None:
 async def test_redelivery_whose_mark_is_lost_publishes_the_same_bytes() -> None:
     bench = Bench(raising(PermanentError("nope")))
     await bench.handle(question())
-    services = replace(bench.services, done_marks=MemoryDoneMarks())
+    services = replace(bench.services, marks=MemoryMarks())
     bench.handler = QueryHandler(bench.step, services)
     await bench.handle(question())
     first, second = bench.answers()
@@ -312,7 +312,7 @@ async def test_a_deadline_before_all_time_is_over() -> None:
 
 async def test_cancelled_before_it_came() -> None:
     bench = Bench(route)
-    await bench.services.cancel_marks.mark("default", "q1", ttl=60)
+    await bench.services.marks.cancel("default", "q1", ttl=60)
     await bench.handle(question())
     assert bench.answer().status is AnswerStatus.CANCELLED
     assert bench.calls == 0
