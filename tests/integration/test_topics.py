@@ -169,7 +169,7 @@ async def test_a_group_in_use_is_refused(
 async def test_topics_that_do_not_exist(admin: TopicAdmin, topics: Topics) -> None:
     with pytest.raises(ConfigurationError, match="no such topic"):
         await admin.lag(topics.group("route"), topics.queries)
-    assert topics.queries not in await admin._existing()
+    assert topics.queries not in await admin.existing()
 
 
 async def test_no_broker() -> None:

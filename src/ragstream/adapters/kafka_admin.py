@@ -92,7 +92,7 @@ class TopicAdmin:
 
         Raises ``ConfigurationError`` that lists every topic which could not be created.
         """
-        existing = set(await self._existing())
+        existing = set(await self.existing())
         missing = [topic for topic in declared if topic.name not in existing]
         async with self._translated():
             response = await self._client.create_topics(
@@ -117,7 +117,7 @@ class TopicAdmin:
 
     async def check(self, declared: Sequence[TopicDeclaration]) -> list[str]:
         """What is missing or not as declared."""
-        existing = set(await self._existing())
+        existing = set(await self.existing())
         missing = [topic.name for topic in declared if topic.name not in existing]
         there = [topic for topic in declared if topic.name in existing]
         return [f"{name}: is missing" for name in missing] + await self._differences(there)
@@ -231,14 +231,15 @@ class TopicAdmin:
             reraise=True,
         )
 
-    async def _existing(self) -> Collection[str]:
+    async def existing(self) -> Collection[str]:
+        """Names of all topics of the cluster, other people's included."""
         async with self._translated():
             names: list[str] = await self._client.list_topics()
         return names
 
     async def _described(self, names: Sequence[str]) -> list[Any]:
         """Metadata of topics that exist: asking for one that does not may create it."""
-        if absent := sorted(set(names) - set(await self._existing())):
+        if absent := sorted(set(names) - set(await self.existing())):
             raise ConfigurationError(
                 f"no such topic: {', '.join(absent)} (create them with `ragstream topics apply`)"
             )

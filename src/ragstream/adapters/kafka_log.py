@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -26,11 +27,7 @@ async def read_log(
 
     Raises ``ConfigurationError`` for topics that do not exist, ``DependencyUnavailable``.
     """
-    consumer = AIOKafkaConsumer(
-        **connection.options(), enable_auto_commit=False, isolation_level="read_committed"
-    )
-    try:
-        await consumer.start()
+    async with _reader(connection) as consumer:
         partitions = await partitions_of(consumer, topics)
         begin = await _begin(consumer, partitions, since)
         end = await consumer.end_offsets(partitions)
@@ -49,22 +46,14 @@ async def read_log(
                         yield record
             # By position, not by the last offset seen: transactions leave gaps at the end.
             left = [one for one in left if await consumer.position(one) < end[one]]
-    except (KafkaError, OSError) as error:
-        raise unavailable(connection, error) from error
-    finally:
-        await consumer.stop()
 
 
 async def read_one(
     connection: KafkaConnection, topic: str, partition: int, offset: int
 ) -> InboundRecord | None:
     """The record at a place, or None when there is none (any more)."""
-    consumer = AIOKafkaConsumer(
-        **connection.options(), enable_auto_commit=False, isolation_level="read_committed"
-    )
     place = TopicPartition(topic, partition)
-    try:
-        await consumer.start()
+    async with _reader(connection) as consumer:
         if place not in await partitions_of(consumer, [topic]):
             return None
         first = (await consumer.beginning_offsets([place]))[place]
@@ -75,6 +64,17 @@ async def read_one(
         consumer.seek(place, offset)
         record = inbound(await consumer.getone(place))
         return record if record.offset == offset else None
+
+
+@asynccontextmanager
+async def _reader(connection: KafkaConnection) -> AsyncIterator[AIOKafkaConsumer]:
+    """A consumer outside any group. Kafka's errors come as ours."""
+    consumer = AIOKafkaConsumer(
+        **connection.options(), enable_auto_commit=False, isolation_level="read_committed"
+    )
+    try:
+        await consumer.start()
+        yield consumer
     except (KafkaError, OSError) as error:
         raise unavailable(connection, error) from error
     finally:

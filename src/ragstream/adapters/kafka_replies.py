@@ -6,10 +6,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
-
 from ragstream.adapters.kafka import KafkaConnection, KafkaPublisher
+from ragstream.adapters.kafka_admin import TopicAdmin
 from ragstream.domain.errors import DependencyUnavailable, PermanentError
 from ragstream.domain.records import OutboundRecord
 
@@ -39,7 +37,7 @@ class KafkaReplies:
         """Raises ``PermanentError`` for topics that do not exist."""
         try:
             async with asyncio.timeout(self._timeout):
-                known = await self._existing()
+                known = await self._known()
                 if missing := sorted({record.topic for record in records} - known):
                     raise PermanentError(f"no such topic: {', '.join(missing)}")
                 await self._publisher.publish(records)
@@ -49,20 +47,10 @@ class KafkaReplies:
     async def aclose(self) -> None:
         await self._publisher.aclose()
 
-    async def _existing(self) -> frozenset[str]:
+    async def _known(self) -> frozenset[str]:
         async with self._asking:
             if time.monotonic() - self._asked_at > REMEMBERED:
-                self._topics = await self._list()
+                async with TopicAdmin(self._connection) as admin:
+                    self._topics = frozenset(await admin.existing())
                 self._asked_at = time.monotonic()
             return self._topics
-
-    async def _list(self) -> frozenset[str]:
-        admin = AIOKafkaAdminClient(**self._connection.options())
-        try:
-            await admin.start()
-            return frozenset(await admin.list_topics())
-        except (KafkaError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise DependencyUnavailable("kafka", reason) from error
-        finally:
-            await admin.close()

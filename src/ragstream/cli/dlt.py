@@ -21,7 +21,7 @@ from ragstream.cli.console import err, out, print_table
 from ragstream.cli.exits import NOTHING_FOUND, WRONG
 from ragstream.cli.times import TIME_HELP, point_in_time
 from ragstream.connection import kafka_connection, open_database
-from ragstream.delivery.replay import Letter, Replayer
+from ragstream.delivery.replay import Letter, Replayer, stored_place
 from ragstream.domain.topics import TOPIC_KINDS, Topics
 from ragstream.pipeline import chosen_stages
 from ragstream.settings import Settings, load_settings
@@ -183,7 +183,7 @@ async def _replay(settings: Settings, selection: Selection, *, dry_run: bool) ->
     able = [letter for letter in letters if letter.hindrance is None]
     for letter in letters:
         if letter.hindrance is not None:
-            err.print(Text(f"left out {_place(letter)}: {letter.hindrance}"))
+            err.print(Text(f"left out {stored_place(letter.record)}: {letter.hindrance}"))
     if dry_run:
         print_table(_table(able))
         return 0
@@ -226,7 +226,7 @@ def _table(letters: list[Letter]) -> Table:
 
 def _facts(letter: Letter) -> dict[str, Any]:
     return {
-        "place": _place(letter),
+        "place": stored_place(letter.record),
         "time": _time(letter.record.timestamp),
         "topic": letter.topic,
         "partition": letter.partition,
@@ -239,11 +239,6 @@ def _facts(letter: Letter) -> dict[str, Any]:
         "tenant": letter.tenant,
         "query_id": letter.query_id,
     }
-
-
-def _place(letter: Letter) -> str:
-    record = letter.record
-    return f"{record.topic}/{record.partition}/{record.offset}"
 
 
 def _time(timestamp: float) -> str:

@@ -124,7 +124,7 @@ class Replayer:
 
 
 def stored_place(record: InboundRecord) -> str:
-    """The id of a replay of a stored event: where it stands."""
+    """Where a record stands, which is the id of its replay: topic/partition/offset."""
     return f"{record.topic}/{record.partition}/{record.offset}"
 
 
